@@ -411,13 +411,13 @@ fi
 name=tiney-$(date -u +%Y%m%d-%H%M%S)
 say "deploying ($name); a first deployment takes some minutes"
 outputs=$(az deployment group create "${template[@]}" --no-prompt true --name "$name" --output tsv \
-  --query "[properties.outputs.siteName.value, properties.outputs.plan.value, properties.outputs.defaultHostName.value, properties.outputs.frontDoorHostName.value, properties.outputs.baseUrl.value, properties.outputs.secondSiteName.value, properties.outputs.secondHostName.value, properties.outputs.frontDoorName.value, properties.outputs.image.value, properties.outputs.alertsReachNobody.value, join(' ', properties.outputs.siteDomains.value), properties.outputs.domainVerification.value]" |
+  --query "[properties.outputs.siteName.value, properties.outputs.plan.value, properties.outputs.defaultHostName.value, properties.outputs.frontDoorHostName.value, properties.outputs.baseUrl.value, properties.outputs.secondSiteName.value, properties.outputs.secondHostName.value, properties.outputs.frontDoorName.value, properties.outputs.image.value, properties.outputs.alertsReachNobody.value, join(' ', properties.outputs.siteDomains.value), properties.outputs.domainVerification.value, properties.outputs.applicationInsightsId.value]" |
   tr -d '\r') ||
   die $deployment_failed "the deployment failed; what failed in it: az deployment operation group list --resource-group $group" \
     "--name $name --query \"[?properties.provisioningState=='Failed'].properties.statusMessage\""
 { read -r site && read -r plan && read -r host_name && read -r front_door_name && read -r base_url && read -r second_site &&
   read -r second_host && read -r front_door && read -r image && read -r alerts_reach_nobody && read -r domains &&
-  read -r verification; } <<<"$outputs" ||
+  read -r verification && read -r insights; } <<<"$outputs" ||
   die $unexpected "the deployment did not say what it deployed; its outputs: $outputs"
 
 # Azure takes a domain of a site only if its records are there, which are the same for each. Front
@@ -698,6 +698,17 @@ if [ -n "$second_site" ]; then
     await "Front Door has not found $one well since the upload; the service works at $address" probed "$one"
   done
 fi
+
+# --- the release, on the charts of Application Insights -------------------------------------------
+
+annotate() {
+  local id
+  IFS= read -r -n 32 id < <(LC_ALL=C tr -dc 'a-f0-9' </dev/urandom 2>/dev/null) || true
+  printf '{"Id":"%s-%s-%s-%s-%s","AnnotationName":"%s","EventTime":"%s","Category":"Deployment","Properties":"{}"}\n' \
+    "${id:0:8}" "${id:8:4}" "${id:12:4}" "${id:16:4}" "${id:20}" "${version:-$name}" "$uploaded" >"$temporary/annotation"
+  az rest --method put --url "$insights/Annotations?api-version=2015-05-01" --body "@$temporary/annotation" --output none
+}
+annotate || say "deploy: the charts of Application Insights do not show this release"
 
 works='shortens and redirects'
 if [ -z "$alias" ]; then works='responds, and so does its storage (only owners may shorten, and no admin key is known, so no link was tried)'; fi

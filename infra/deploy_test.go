@@ -112,6 +112,7 @@ type azure struct {
 	domains        string            // between spaces
 	links          map[string]string // long URLs by path
 	adminKey       string            // the site's setting; "": it has none
+	annotation     string            // of the release
 
 	// after is the number of calls of /api/health that the old container answers.
 	after        int
@@ -171,8 +172,11 @@ func (az *azure) answer(args []string) reply {
 		c.command += " ADMIN_KEY"
 	}
 	az.calls = append(az.calls, c)
-	if c.command == create {
+	switch c.command {
+	case create:
 		az.adminKey = deployedKey(az.t, c)
+	case "rest Annotations":
+		az.annotation = read(az.t, strings.TrimPrefix(c.after("--body"), "@"))
 	}
 	fits := slices.IndexFunc(az.replies, func(r reply) bool {
 		return r.to == c.command && (r.times == 0 || r.used < r.times)
@@ -377,9 +381,10 @@ func (d *deployer) usual(plan string) []reply {
 		{to: "rest functions", out: "site-1/health\nsite-1/reaper\nsite-1/redirect\n"},
 		{to: "deployment group what-if", out: "Resource changes: 23 to create.\n"},
 		{to: create, out: fmt.Sprintf(
-			"%s\n%s\n%s\n%s\n%s\n%s\nsecond.example\n%s\n%s\n%t\n%s\nAB12\n",
+			"%s\n%s\n%s\n%s\n%s\n%s\nsecond.example\n%s\n%s\n%t\n%s\nAB12\n/insights\n",
 			cmp.Or(d.az.site, "site-1"), plan, d.az.hostName, d.az.frontDoorName, d.az.base,
 			d.az.secondSite, d.az.frontDoor, d.az.image, d.az.nobody, d.az.domains)},
+		{to: "rest Annotations"},
 		{to: "afd custom-domain list"},
 		{to: upload}, {to: "webapp deploy"}, {to: "monitor metrics list", out: d.az.hostName +
 			":443\nsecond.example:443\n"},
@@ -881,6 +886,27 @@ func TestDeployAdminKey(t *testing.T) {
 	d.az.adminKey = "@Microsoft.KeyVault(SecretUri=https://vault.example/secrets/key)"
 	d.run("Y1", []reply{{to: "webapp config appsettings list ADMIN_KEY", out: "=" + d.az.adminKey}},
 		"", "-g", group, "--yes", "--parameters", file).ends(0, "there is no admin key")
+}
+
+// TestDeployAnnotates checks that the charts of Application Insights show each release, and that a
+// deployment does not fail for that.
+func TestDeployAnnotates(t *testing.T) {
+	d := newDeployer(t)
+	t.Parallel()
+	r := d.run("Y1", nil, "", "-g", group, "--yes").ends(0)
+	var annotation struct{ ID, AnnotationName, EventTime, Category, Properties string }
+	if err := json.Unmarshal([]byte(d.az.annotation), &annotation); err != nil {
+		t.Fatal(err)
+	}
+	at, err := time.Parse(time.RFC3339, annotation.EventTime)
+	if c := r.did("rest Annotations")[0]; c.after("--method") != "put" || c.after("--url") !=
+		"/insights/Annotations?api-version=2015-05-01" || err != nil || time.Since(at).Abs() >
+		time.Hour || annotation.AnnotationName != version || annotation.Category != "Deployment" ||
+		!guid.MatchString(annotation.ID) || !json.Valid([]byte(annotation.Properties)) {
+		t.Errorf("%q sends %+v", c.args, annotation)
+	}
+	d.run("Y1", []reply{fails("rest Annotations")}, "", "-g", group, "--yes").ends(0,
+		"do not show this release", "shortens and redirects")
 }
 
 func TestDeployWithPackage(t *testing.T) {

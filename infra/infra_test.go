@@ -572,7 +572,7 @@ func TestWorkflows(t *testing.T) {
 			t.Errorf("build.yml has Bicep %q, %s %q", built, file, installed)
 		}
 	}
-	for _, file := range []string{"build.yml", "deploy.yml", "release.yml"} {
+	for _, file := range []string{"backup.yml", "build.yml", "deploy.yml", "release.yml"} {
 		text := read(t, "../.github/workflows/"+file)
 		for _, action := range matches(t, text, `uses: (.*)`) {
 			if !pinned.MatchString(action) {

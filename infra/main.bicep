@@ -408,6 +408,20 @@ param hostRedundancy string = 'Standard_LRS'
 @description('FC1, P0v3 and P1v3: whether the instances are spread over zones, and the host\'s storage with them, which no later deployment can change. FC1 then keeps instances ready that cost money day and night, the others run two at least.')
 param zoneRedundant bool = false
 
+@description('FC1: how a new package or setting reaches the instances. Recreate ends them all and starts new ones. RollingUpdate replaces them in batches, so no request waits; the platform may still call it a preview.')
+@allowed([
+  'Recreate'
+  'RollingUpdate'
+])
+param siteUpdateStrategy string = 'Recreate'
+
+@description('Y1: which key of its host\'s storage the site uses. Change it to rotate the other one (docs/operations.md).')
+@allowed([
+  'key1'
+  'key2'
+])
+param hostStorageKey string = 'key1'
+
 @description('Whether /api/health is asked for from outside. Every run from every place is paid for.')
 param availabilityTest bool = true
 
@@ -461,6 +475,9 @@ param domainsWithCertificate array = []
   'Premium_AzureFrontDoor'
 ])
 param frontDoor string = 'None'
+
+@description('Front Door: whether its logs of requests and of probes are kept beside those of its firewall. They have the addresses of clients and the aliases that they asked for.')
+param frontDoorLogs bool = false
 
 @description('Front Door: requests per minute and address.')
 @minValue(10)
@@ -859,6 +876,7 @@ module edge 'modules/front-door.bicep' = if (hasFrontDoor) {
     domains: frontDoorDomains
     requestsPerMinute: requestsPerMinute
     shortensPerMinute: shortensPerMinute
+    accessLogs: frontDoorLogs
     workspaceId: monitoring.outputs.workspaceId
   }
 }
@@ -882,6 +900,7 @@ module consumption 'modules/site-consumption.bicep' = [for site in sites: if (pl
     maximumInstanceCount: min(maximumInstanceCount, 200)
     hostRedundancy: site.hostRedundancy
     package: empty(packagesUrl) ? '1' : '${packagesUrl}/tiney-windows-386.zip'
+    hostStorageKey: hostStorageKey
   }
 }]
 
@@ -931,6 +950,7 @@ module flex 'modules/site-flex.bicep' = [for (site, i) in sites: if (plan == 'FC
     instanceMemoryMB: instanceMemoryMB
     maximumInstanceCount: maximumInstanceCount
     perInstanceConcurrency: perInstanceConcurrency
+    siteUpdateStrategy: siteUpdateStrategy
     hostRedundancy: site.hostRedundancy
     zoneRedundant: site.zoneRedundant
     subnetId: privateNetwork ? network!.outputs.siteSubnetId : ''
@@ -1000,6 +1020,8 @@ module alerts 'modules/alerts.bicep' = {
     applicationInsightsId: monitoring.outputs.applicationInsightsId
     workspaceId: monitoring.outputs.workspaceId
     siteNames: map(sites, site => site.name)
+    storageNames: concat([dataStorage.outputs.name], isWebApp ? [] : map(sites, site => site.hostStorageName))
+    frontDoorName: length(sites) > 1 ? edge!.outputs.profileName : ''
     actionGroupId: monitoring.outputs.actionGroupId
     location: location
     tags: tags
@@ -1073,6 +1095,9 @@ output dataStorageName string = dataStorage.outputs.name
 
 @description('The Application Insights component.')
 output applicationInsightsName string = monitoring.outputs.applicationInsightsName
+
+@description('Its resource ID.')
+output applicationInsightsId string = monitoring.outputs.applicationInsightsId
 
 @description('The resource ID of the workbook.')
 output workbookId string = workbook.outputs.id

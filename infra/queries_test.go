@@ -384,6 +384,11 @@ func TestAlerts(t *testing.T) {
 		"PT3H": 180, "PT4H": 240, "PT5H": 300, "PT6H": 360, "P1D": 1440, "P2D": 2880}
 	headings := strings.ReplaceAll(strings.ToLower(strings.Join(matches(t, read(t, operations),
 		`(?m)^#+ (.*)$`), "\n")), " ", "-")
+	for _, anchor := range matches(t, read(t, "modules/alerts.bicep"), `docs/operations\.md#([\w-]+)'`) {
+		if !slices.Contains(strings.Split(headings, "\n"), anchor) {
+			t.Errorf("modules/alerts.bicep: %q is no heading of %s", anchor, operations)
+		}
+	}
 	names := map[string]bool{}
 	for _, a := range decode[[]alert](t, "alerts.json") {
 		check := func(ok bool, format string, arguments ...any) {
@@ -470,8 +475,13 @@ func TestDocsNameCharts(t *testing.T) {
 	docs := read(t, operations)
 	prose := regexp.MustCompile("(?s)```.*?```|`[^`]*`|\\*\\*").ReplaceAllString(docs, "")
 	named := matches(t, strings.Join(strings.Fields(prose), " "), `\*([^*]+)\*`)
-	known := []string{"Edit", "Usage and estimated costs", "Blocked hosts", "server-errors",
-		"The reaper has not run"}
+	known := []string{"Edit", "Usage and estimated costs", "Blocked hosts", "The reaper has not run",
+		"Cost analysis", "Failures", "Origin", "Origin Health Percentage", "Origin health",
+		"Performance", "Resource health", "Response type", "Transactions"}
+	for _, a := range decode[[]alert](t, "alerts.json") {
+		known = append(known, a.Name)
+	}
+	known = append(known, matches(t, read(t, "modules/alerts.bicep"), `name: '\$\{\w+\}-([a-z-]+)'`)...)
 	for _, i := range decode[workbook](t, "workbook.json").Items {
 		switch i.Type {
 		case 1:

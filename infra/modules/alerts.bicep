@@ -1,5 +1,5 @@
-// The alerts of alerts.json use what the service itself measures. Two more alerts work when that
-// does not arrive.
+// The alerts of alerts.json use what the service itself measures. The others use what the platform
+// knows, also when nothing of the service arrives.
 
 @description('What the names of the alerts start with.')
 param name string
@@ -16,6 +16,12 @@ param workspaceId string
 @description('Names of the sites.')
 param siteNames array
 
+@description('Names of the storage accounts, of the links and of the Functions host.')
+param storageNames array
+
+@description('Name of Front Door, if there are two regions behind it. Empty: there are not.')
+param frontDoorName string
+
 @description('Who is told. Empty: nobody.')
 param actionGroupId string
 
@@ -26,6 +32,11 @@ param location string
 param tags object
 
 var rules = loadJsonContent('../alerts.json')
+var actions = empty(actionGroupId) ? [] : [
+  {
+    actionGroupId: actionGroupId
+  }
+]
 
 resource alerts 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for rule in rules: {
   name: '${name}-${rule.name}'
@@ -142,10 +153,133 @@ resource serverErrors 'Microsoft.Insights/metricAlerts@2018-03-01' = [for siteNa
         }
       ]
     }
-    actions: empty(actionGroupId) ? [] : [
-      {
-        actionGroupId: actionGroupId
-      }
-    ]
+    actions: actions
   }
 }]
+
+// An account slows its clients down by these responses.
+resource throttling 'Microsoft.Insights/metricAlerts@2018-03-01' = [for storageName in storageNames: {
+  name: '${storageName}-throttling'
+  location: 'global'
+  tags: tags
+  properties: {
+    description: 'The storage account refused more than 50 calls in 15 minutes because it was too busy. What to do: docs/operations.md#storage-is-throttled'
+    severity: 2
+    enabled: enabled
+    autoMitigate: true
+    scopes: [
+      resourceId('Microsoft.Storage/storageAccounts', storageName)
+    ]
+    evaluationFrequency: 'PT5M'
+    windowSize: 'PT15M'
+    criteria: {
+      'odata.type': 'Microsoft.Azure.Monitor.SingleResourceMultipleMetricCriteria'
+      allOf: [
+        {
+          criterionType: 'StaticThresholdCriterion'
+          name: 'throttled'
+          metricNamespace: 'Microsoft.Storage/storageAccounts'
+          metricName: 'Transactions'
+          dimensions: [
+            {
+              name: 'ResponseType'
+              operator: 'Include'
+              values: [
+                'ServerBusyError'
+                'ClientThrottlingError'
+                'ClientAccountBandwidthThrottlingError'
+                'ClientAccountRequestThrottlingError'
+                'ServerTimeoutError'
+              ]
+            }
+          ]
+          timeAggregation: 'Total'
+          operator: 'GreaterThan'
+          threshold: 50
+          skipMetricValidation: true
+        }
+      ]
+    }
+    actions: actions
+  }
+}]
+
+// Front Door probes the site of each region.
+resource regions 'Microsoft.Insights/metricAlerts@2018-03-01' = if (!empty(frontDoorName)) {
+  name: '${name}-region-down'
+  location: 'global'
+  tags: tags
+  properties: {
+    description: 'Front Door found the site of a region ill in more than half of its probes of 15 minutes. What to do: docs/operations.md#a-region-is-down'
+    severity: 1
+    enabled: enabled
+    autoMitigate: true
+    scopes: [
+      resourceId('Microsoft.Cdn/profiles', frontDoorName)
+    ]
+    evaluationFrequency: 'PT5M'
+    windowSize: 'PT15M'
+    criteria: {
+      'odata.type': 'Microsoft.Azure.Monitor.SingleResourceMultipleMetricCriteria'
+      allOf: [
+        {
+          criterionType: 'StaticThresholdCriterion'
+          name: 'well'
+          metricNamespace: 'Microsoft.Cdn/profiles'
+          metricName: 'OriginHealthPercentage'
+          dimensions: [
+            {
+              name: 'Origin'
+              operator: 'Include'
+              values: [
+                '*'
+              ]
+            }
+          ]
+          timeAggregation: 'Average'
+          operator: 'LessThan'
+          threshold: 50
+          skipMetricValidation: true
+        }
+      ]
+    }
+    actions: actions
+  }
+}
+
+// The platform says that a resource of the group is ill, which is not the service's fault.
+resource health 'Microsoft.Insights/activityLogAlerts@2020-10-01' = {
+  name: '${name}-resource-health'
+  location: 'global'
+  tags: tags
+  properties: {
+    description: 'Azure says that a resource of the group is unavailable or degraded. What to do: docs/operations.md#azure-says-that-a-resource-is-ill'
+    enabled: enabled
+    scopes: [
+      resourceGroup().id
+    ]
+    condition: {
+      allOf: [
+        {
+          field: 'category'
+          equals: 'ResourceHealth'
+        }
+        {
+          anyOf: [
+            {
+              field: 'properties.currentHealthStatus'
+              equals: 'Unavailable'
+            }
+            {
+              field: 'properties.currentHealthStatus'
+              equals: 'Degraded'
+            }
+          ]
+        }
+      ]
+    }
+    actions: {
+      actionGroups: actions
+    }
+  }
+}

@@ -22,6 +22,9 @@ param requestsPerMinute int
 @description('New links per minute and address.')
 param shortensPerMinute int
 
+@description('Whether requests and probes are logged.')
+param accessLogs bool
+
 @description('The Log Analytics workspace.')
 param workspaceId string
 
@@ -154,7 +157,7 @@ resource securityPolicy 'Microsoft.Cdn/profiles/securityPolicies@2025-06-01' = {
   ]
 }
 
-resource firewallLogs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
+resource logs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
   name: 'firewall'
   scope: profile
   properties: {
@@ -163,6 +166,14 @@ resource firewallLogs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview'
       {
         category: 'FrontDoorWebApplicationFirewallLog'
         enabled: true
+      }
+      {
+        category: 'FrontDoorAccessLog'
+        enabled: accessLogs
+      }
+      {
+        category: 'FrontDoorHealthProbeLog'
+        enabled: accessLogs
       }
     ]
   }

@@ -48,6 +48,9 @@ param maximumInstanceCount int
 @description('How the host\'s storage is kept.')
 param hostRedundancy string
 
+@description('Which key of the host\'s storage the site uses: key1 or key2.')
+param hostStorageKey string
+
 @description('The package\'s URL, or 1 for one that is uploaded.')
 param package string
 
@@ -79,7 +82,7 @@ var allSettings = union(settings, {
   AzureWebJobsStorage__clientId: clientId
   // This is the only account key: the plan keeps its content on Azure Files, which accepts
   // no identity.
-  WEBSITE_CONTENTAZUREFILECONNECTIONSTRING: 'DefaultEndpointsProtocol=https;AccountName=${hostAccount.name};AccountKey=${hostAccount.listKeys().keys[0].value};EndpointSuffix=${environment().suffixes.storage}'
+  WEBSITE_CONTENTAZUREFILECONNECTIONSTRING: 'DefaultEndpointsProtocol=https;AccountName=${hostAccount.name};AccountKey=${hostAccount.listKeys().keys[hostStorageKey == 'key1' ? 0 : 1].value};EndpointSuffix=${environment().suffixes.storage}'
   WEBSITE_CONTENTSHARE: hostStorage.outputs.shareName
   // A deployed zip is mounted, not unpacked over the files of the running version: Windows would
   // not replace a running handler.exe. A mounted zip also starts faster.

@@ -52,6 +52,9 @@ param maximumInstanceCount int
 @description('How many requests an instance gets at once.')
 param perInstanceConcurrency int
 
+@description('How a new package or setting reaches the instances: Recreate or RollingUpdate.')
+param siteUpdateStrategy string
+
 @description('How the host\'s storage is kept.')
 param hostRedundancy string
 
@@ -149,6 +152,11 @@ resource site 'Microsoft.Web/sites@2025-03-01' = {
             userAssignedIdentityResourceId: identityId
           }
         }
+      }
+      // The type's description may not have this property yet.
+      #disable-next-line BCP037
+      siteUpdateStrategy: siteUpdateStrategy == 'Recreate' ? null : {
+        type: siteUpdateStrategy
       }
       scaleAndConcurrency: {
         instanceMemoryMB: instanceMemoryMB

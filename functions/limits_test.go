@@ -654,3 +654,14 @@ func TestFreeAliases(t *testing.T) {
 	r.fake.Fail(link.ErrUnavailable)
 	wantProblem(t, ask("bob", "nobodys"), 503, "storage-unavailable", "")
 }
+
+// Every limit has a counter of refused requests.
+func TestLimitsAreCounted(t *testing.T) {
+	var names []string
+	for of := access.LimitShorten; of <= access.LimitGuess; of++ {
+		names = append(names, of.String())
+	}
+	if got := append(names, telemetry.LimitBusy); !slices.Equal(got, telemetry.Limits) {
+		t.Errorf("there are the limits %q, and counters of %q", got, telemetry.Limits)
+	}
+}

@@ -20,13 +20,20 @@ func TestSnapshotNamesEveryMeasurementOnce(t *testing.T) {
 	m.CacheBytes.Set(300)
 	seen := map[string]telemetry.Sample{}
 	for _, s := range m.Snapshot() {
-		if _, twice := seen[s.Name]; twice {
-			t.Errorf("%s is there twice", s.Name)
+		name := s.Name + s.Limit
+		if _, twice := seen[name]; twice {
+			t.Errorf("%s is there twice", name)
 		}
-		seen[s.Name] = s
+		seen[name] = s
 	}
-	if want := reflect.TypeFor[telemetry.Metrics]().NumField(); len(seen) != want {
+	if want := reflect.TypeFor[telemetry.Metrics]().NumField() - 1 +
+		len(telemetry.Limits); len(seen) != want {
 		t.Errorf("%d measurements, want %d", len(seen), want)
+	}
+	m.LimitRefused("api").Add(2)
+	m.LimitRefused(telemetry.LimitBusy).Add(1)
+	if got := m.NonZero()["limit.refused"]; got != 3 {
+		t.Errorf("limit.refused = %v, want the sum of all limits, 3", got)
 	}
 	if got := seen["cache.hit"].Sum; got != 2 {
 		t.Errorf("cache.hit = %v, want 2", got)

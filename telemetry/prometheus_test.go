@@ -97,7 +97,9 @@ func TestPrometheus(t *testing.T) {
 	m.RedirectDuration.Observe(2 * time.Millisecond)
 	m.RedirectDuration.Observe(400 * time.Second)
 	m.RedirectDuration.Observe(-1)
+	m.LimitRefused("api").Add(4)
 	all := map[string]float64{
+		`tiney_limit_refused_total{limit="api"}`: 4, `tiney_limit_refused_total{limit="busy"}`: 0,
 		"tiney_redirect_found_total": 2, "tiney_redirect_gone_total": 0,
 		"tiney_cache_bytes": 300, "tiney_changes_age_seconds": 7,
 		"tiney_redirect_duration_seconds_count": 3, "tiney_redirect_duration_seconds_sum": 400.002,

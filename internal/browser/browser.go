@@ -201,6 +201,9 @@ func (p *Page) Width(pixels int64) {
 func (p *Page) Size(width, height int64) {
 	p.t.Helper()
 	p.do(chromedp.EmulateViewport(width, height))
+	// What is clicked before the page is laid out anew would be somewhere else.
+	Eval[any](p, `new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(() => `+
+		`drawn(null))))`)
 }
 
 // Dark sets whether the person prefers dark pages.

@@ -181,7 +181,8 @@ func TestRequiredLines(t *testing.T) {
 			"supportsHttpsTrafficOnly: true; name: sku; " +
 			"publicNetworkAccess: private ? 'Disabled' : 'Enabled'",
 		"alerts": "workspaceId; query: '_LogOperation | where Category =~ \"Ingestion\" | " +
-			"where Detail contains \"OverQuota\"'; metricName: 'Http5xx'",
+			"where Detail contains \"OverQuota\"'; metricName: 'Http5xx'; metricName: " +
+			"'Transactions'; metricName: 'OriginHealthPercentage'; equals: 'ResourceHealth'",
 		"monitoring": "DisableLocalAuth: true",
 		// Every request has a Host. Links are made by POST, on four paths.
 		"front-door": "matchVariable: 'RequestHeader'; selector: 'Host'; operator: " +
@@ -201,6 +202,9 @@ func TestRequiredLines(t *testing.T) {
 			"maximumInstanceCount: isPremium ? min(maximumInstanceCount, 30) : 1; " +
 			"maximumInstanceCount: min(maximumInstanceCount, 200); " +
 			"package: empty(packagesUrl) ? '1' : '${packagesUrl}/tiney-windows-386.zip'; " +
+			"hostStorageKey: hostStorageKey; siteUpdateStrategy: siteUpdateStrategy; " +
+			"accessLogs: frontDoorLogs; " +
+			"frontDoorName: length(sites) > 1 ? edge!.outputs.profileName : ''; " +
 			"package: empty(packagesUrl) ? '1' : '${packagesUrl}/tiney-webapp-windows-" +
 			"${plan == 'F1' ? '386' : 'amd64'}.zip'; " +
 			"private: privateNetwork; " +
@@ -222,7 +226,8 @@ func TestRequiredLines(t *testing.T) {
 		"site-flex": site + "kind: 'functionapp,linux'; tags: union(tags, siteTags); name: " +
 			"'FC1'; name: 'custom'; version: '1.0'; type: 'UserAssignedIdentity'; " +
 			"zoneRedundant: zoneRedundant; virtualNetworkSubnetId: empty(subnetId) ? null : " +
-			"subnetId; private: !empty(endpointSubnetId); sku: zoneRedundant ? 'Standard_ZRS' : " +
+			"subnetId; siteUpdateStrategy: siteUpdateStrategy == 'Recreate' ? null : {; " +
+			"private: !empty(endpointSubnetId); sku: zoneRedundant ? 'Standard_ZRS' : " +
 			"hostRedundancy",
 	} {
 		text := read(t, "modules/"+path+".bicep")

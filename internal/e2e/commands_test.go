@@ -91,7 +91,6 @@ func TestKeysOnTheCommandLine(t *testing.T) {
 }
 
 func TestCheckOnTheCommandLine(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	// With clicks on, there would be a table of today.
 	p := s.standalone(emulator.ConnectionString(), "CLICKS=off")
@@ -108,6 +107,7 @@ func TestCheckOnTheCommandLine(t *testing.T) {
 			`Found: 0\. Mended: 0\.\nNot judged, .*: 2 rows\. .*\n$`).MatchString(out) {
 		t.Errorf("exit %d\n%s\n%s", exit, out, errs)
 	}
+	t.Parallel() // here, so that the two minutes pass beside the tests that are alone
 	testutil.Eventually(t, "both rows are old enough to be judged", func() bool {
 		time.Sleep(5 * time.Second) // spare the machine
 		exit, out, _ := s.run(emulator.ConnectionString(), "check")

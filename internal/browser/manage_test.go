@@ -110,8 +110,6 @@ func (p *Page) openLink(alias string) {
 	p.t.Helper()
 	p.GoTo("#/link/"+alias, "#link-short", "/"+alias)
 	p.AwaitTrue(find("#form") + ".checkVisibility()")
-	// What is below the statistics moves until they are there.
-	p.AwaitTrue(`!document.querySelector("#stats-body[aria-busy]")`)
 }
 
 // Value returns what is in a field.

@@ -53,8 +53,8 @@ func (d document) read(r io.Reader, f Format, yield func(Record) bool) error {
 	// Errors within an entry are found later, when the entry is decoded.
 	in.decoder = jsontext.NewDecoder(in,
 		jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	entries, lists := 0, 0
-	err := d.walk(in.decoder, &lists, func(data []byte) bool {
+	entries, lists, without := 0, 0, 0
+	err := d.walk(in.decoder, &lists, &without, func(data []byte) bool {
 		entries++
 		more := true
 		decodeObject(d.decode, data, func(rec Record) {
@@ -78,6 +78,10 @@ func (d document) read(r io.Reader, f Format, yield func(Record) bool) error {
 	case lists == 0:
 		return fileErrorf("The JSON has no list of links: "+
 			"the format %s has it as the member %q, or alone.", f, d.member)
+	case without > 0:
+		return fileErrorf("An object after or between the lists of links has none: perhaps an "+
+			"error was saved in place of a page. Export again; the format %s has the list as the "+
+			"member %q.", f, d.member)
 	}
 	return nil
 }
@@ -85,9 +89,11 @@ func (d document) read(r io.Reader, f Format, yield func(Record) bool) error {
 // errStopped: the caller wants no more entries.
 var errStopped = errors.New("stopped")
 
-// walk yields the entries of all lists, and adds the number of lists to lists. Its error comes from
-// the decoder, or is errStopped.
-func (d document) walk(in *jsontext.Decoder, lists *int, yield func(data []byte) bool) error {
+// walk yields the entries of all lists. It adds the number of lists to lists, and that of objects
+// without one to without. Its error comes from the decoder, or is errStopped.
+func (d document) walk(
+	in *jsontext.Decoder, lists, without *int, yield func(data []byte) bool,
+) error {
 	list := func() error {
 		*lists++
 		if _, err := in.ReadToken(); err != nil {
@@ -112,6 +118,7 @@ func (d document) walk(in *jsontext.Decoder, lists *int, yield func(data []byte)
 				return err
 			}
 		case '{':
+			before := *lists
 			if _, err := in.ReadToken(); err != nil {
 				return err
 			}
@@ -131,6 +138,9 @@ func (d document) walk(in *jsontext.Decoder, lists *int, yield func(data []byte)
 			}
 			if _, err := in.ReadToken(); err != nil {
 				return err
+			}
+			if *lists == before {
+				*without++
 			}
 		default:
 			if err := in.SkipValue(); err == io.EOF {

@@ -307,6 +307,8 @@ func TestFileIsReadInPart(t *testing.T) {
 			"Entry 3 of the list is longer than 1 MiB"},
 		{"something else behind", transfer.Kutt, `{"data":[` + a + `,` + a + `]}<html>`,
 			"after entry 3"},
+		{"an error in place of a page", transfer.Kutt, `{"data":[` + a + `]}{"error":"Too many ` +
+			`requests"}{"data":[` + a + `]}`, "in place of a page"},
 		{"a long line", transfer.CSV, rows + long + "\n" + rows, "line 6 is longer"},
 		{"a long line, then the end", transfer.CSV, rows + long, "line 6 is longer"},
 		{"a long line in quotes", transfer.CSV, rows + `"` + long + `",x` + "\n",

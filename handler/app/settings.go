@@ -362,17 +362,20 @@ func (r *reader) short(name, byDefault string, longest int, pattern, form string
 
 const defaultClicks = "ShortUrlsClicks"
 
-// table reads the name of a table. It must differ from the names of the other tables. Names of
-// tables are case-insensitive.
 // words reads a text for people, of at most most characters.
 func (r *reader) words(name, byDefault string, most int) string {
 	given := r.text(name, byDefault, `^\P{Cc}*$`, "without control characters")
+	if !utf8.ValidString(given) {
+		r.wrong(name, "must be UTF-8")
+	}
 	if utf8.RuneCountInString(given) > most {
 		r.wrong(name, fmt.Sprintf("must have at most %d characters", most))
 	}
 	return given
 }
 
+// table reads the name of a table. It must differ from the names of the other tables. Names of
+// tables are case-insensitive.
 func (r *reader) table(name, byDefault string) string {
 	longest, pattern, form := 63, `^[A-Za-z][A-Za-z0-9]{2,}$`,
 		"3 to 63 letters and digits, a letter first"

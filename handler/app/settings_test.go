@@ -430,6 +430,12 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 			t.Errorf("%s=%s: got %v", name, value, err)
 		}
 	}
+	for _, name := range []string{"SITE_NAME", "SITE_NOTICE"} {
+		if _, err := ReadSettings(environment(name, "n\xfe")); err == nil ||
+			!strings.Contains(err.Error(), name+" must be UTF-8") {
+			t.Errorf("%s that is not UTF-8: %v", name, err)
+		}
+	}
 	for _, address := range []string{"localhost", ":0", ":65536", "::1:9464", "x:http", "http://x:1"} {
 		if _, err := ReadSettings(environment("METRICS_ADDRESS", address)); err == nil ||
 			!strings.Contains(err.Error(), "METRICS_ADDRESS must be host:port") {

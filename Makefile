@@ -15,7 +15,7 @@ SEED ?= 0
 BENCH ?=
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 run: azurite build ## run the service on http://localhost:7071, with Azurite under it (PORT=8080 for another port)
 	@go build -o build/dev ./internal/dev

@@ -238,7 +238,7 @@ func (s Site) Manifest() []byte {
 		icons = append(icons, icon{hashed("icon-" + size + ".png"), size + "x" + size, "image/png"})
 	}
 	text, err := json.Marshal(map[string]any{
-		"name": s.Name, "short_name": s.Name, "start_url": start, "scope": "../", "display": "browser",
+		"name": s.Name, "short_name": s.Name, "start_url": start, "scope": "../", "display": "minimal-ui",
 		"icons": icons,
 		"share_target": map[string]any{"action": start, "method": "GET",
 			"params": map[string]string{"title": "title", "text": "text", "url": "url"}},

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"tiney/access"
+	"tiney/telemetry"
 )
 
 // fewAtOnce is how many calls that take megabytes may run at once, imports and bulks together.
@@ -51,4 +52,5 @@ func (f *few) leave(owner string) {
 var busyProblem = newProblem(http.StatusServiceUnavailable, "busy", "Too many of these at once",
 	"Of the calls for many links each owner may have one at a time, and all owners together few; "+
 		"QR codes are drawn a few at a time. "+
-		"Nothing is wrong with this one: repeat it in a few seconds.")
+		"Nothing is wrong with this one: repeat it in a few seconds.").
+	past(telemetry.LimitBusy)

@@ -104,13 +104,12 @@ func inWords(wait time.Duration) string {
 // draft-ietf-httpapi-ratelimit-headers-10.
 func limitedProblem(of access.Limit, rate int, wait time.Duration) *problem {
 	seconds := wholeSeconds(wait)
-	p := newProblem(http.StatusTooManyRequests, "rate-limited", "Too many requests",
+	return newProblem(http.StatusTooManyRequests, "rate-limited", "Too many requests",
 		"Too many requests came from you, or from your network, in a short time. "+
 			"Nothing is wrong with this one: repeat it in "+inWords(wait)+".").
 		with("Retry-After", strconv.Itoa(seconds)).
 		with("RateLimit-Policy",
 			fmt.Sprintf(`"%s";q=%d;w=%d`, of, rate, int(of.Window().Seconds()))).
-		with("RateLimit", fmt.Sprintf(`"%s";r=0;t=%d`, of, seconds))
-	p.limit = of.String()
-	return p
+		with("RateLimit", fmt.Sprintf(`"%s";r=0;t=%d`, of, seconds)).
+		past(of.String())
 }

@@ -268,6 +268,12 @@ func (p *problem) about(field string) *problem {
 	return p
 }
 
+// past sets the limit that the client is past, and returns the problem.
+func (p *problem) past(limit string) *problem {
+	p.limit = limit
+	return p
+}
+
 func methodProblem(allow string) *problem {
 	return newProblem(http.StatusMethodNotAllowed, "method", "Method not allowed",
 		"Allowed here: "+allow+".").with("Allow", allow)

@@ -109,9 +109,7 @@ func (s *service) fail(w *statusWriter, r *http.Request, err error) {
 	if p == notFoundProblem {
 		p = s.notFound()
 	}
-	if p == busyProblem {
-		s.Metrics.LimitRefused(telemetry.LimitBusy).Add(1)
-	} else if p.limit != "" {
+	if p.limit != "" {
 		s.Metrics.LimitRefused(p.limit).Add(1)
 	}
 	logProblem(s.logger(w), p, err)

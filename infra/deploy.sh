@@ -321,6 +321,12 @@ setting_of() { # SITE NAME: prints = and the value; nothing if the site has no s
     --query "[?name=='$2'].join('', ['=', value])" </dev/null | tr -d '\r'
 }
 
+random() { # NUMBER CHARACTERS: prints so many of these characters
+  local drawn=''
+  IFS= read -r -n "$1" drawn < <(LC_ALL=C tr -dc "$2" </dev/urandom 2>/dev/null) || true
+  printf %s "$drawn"
+}
+
 key_given=false admin_key='' key_is_new=''
 if grep -qi adminKey "$parameters"; then key_given=true; fi
 shopt -s nocasematch
@@ -340,7 +346,7 @@ if [ $key_given = false ]; then
     fi
   done <<<"$hosts"
   if [ -n "$key_is_new" ]; then
-    IFS= read -r -n 43 admin_key < <(LC_ALL=C tr -dc 'A-Za-z0-9' </dev/urandom 2>/dev/null) || true # 256 bits
+    admin_key=$(random 43 A-Za-z0-9) # 256 bits
     if [ ${#admin_key} -ne 43 ]; then
       die $unexpected "no admin key could be made; nothing was deployed. Give one with --param adminKey=KEY, 32 random characters" \
         "or more"
@@ -394,8 +400,8 @@ if [ -z "$expected" ]; then
       *-image-*)
         image=$(az webapp config show --resource-group "$group" --name "$site" --query linuxFxVersion --output tsv </dev/null |
           tr -d '\r') || continue
-        base_url=$(az webapp config appsettings list --resource-group "$group" --name "$site" --output tsv \
-          --query "[?name=='BaseUrl'].value" </dev/null | tr -d '\r') || base_url=''
+        base_url=$(setting_of "$site" BaseUrl) || base_url=''
+        base_url=${base_url#=}
         for one in "https://$host_name" "${base_url%/}"; do
           if [ -n "$one" ] && healthy "$one"; then
             ran="$ran$site|${image#DOCKER|}|$version
@@ -439,7 +445,6 @@ fi
 # The site knows a key that was given, too. The test below signs in with it.
 if [ $key_given = true ] && found=$(setting_of "$site" ADMIN_KEY); then admin_key=${found#=}; fi
 case $admin_key in @Microsoft.KeyVault*) admin_key='' ;; esac # only the site can look it up
-first_site=$site
 
 # --- upload ---------------------------------------------------------------------------------------
 
@@ -703,7 +708,7 @@ fi
 
 annotate() {
   local id
-  IFS= read -r -n 32 id < <(LC_ALL=C tr -dc 'a-f0-9' </dev/urandom 2>/dev/null) || true
+  id=$(random 32 a-f0-9)
   printf '{"Id":"%s-%s-%s-%s-%s","AnnotationName":"%s","EventTime":"%s","Category":"Deployment","Properties":"{}"}\n' \
     "${id:0:8}" "${id:8:4}" "${id:12:4}" "${id:16:4}" "${id:20}" "${version:-$name}" "$uploaded" >"$temporary/annotation"
   az rest --method put --url "$insights/Annotations?api-version=2015-05-01" --body "@$temporary/annotation" --output none
@@ -717,7 +722,7 @@ case $alerts_reach_nobody in [Tt]rue) say "alerts reach nobody: --param alertEma
 # The key itself is not printed: what this script says may be kept in a log.
 if [ -n "$admin_key" ]; then
   say "sign in at ${base_url%/}/manage with the ${key_is_new:+new }admin key, which is in the site's setting ADMIN_KEY. This shows it:"
-  say "  az webapp config appsettings list --resource-group $group --name $first_site --query \"[?name=='ADMIN_KEY'].value\"" \
+  say "  az webapp config appsettings list --resource-group $group --name ${sites_there[0]} --query \"[?name=='ADMIN_KEY'].value\"" \
     "--output tsv"
 else
   say "there is no admin key, or it cannot be read: --param adminKey=KEY sets one, which makes API keys and signs in at" \

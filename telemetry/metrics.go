@@ -78,7 +78,7 @@ func (m *Metrics) Snapshot() []Sample {
 	var samples []Sample
 	for _, of := range m.all() {
 		s := of.total()
-		s.Name, s.Limit = of.name, of.limit
+		s.Name = of.name
 		samples = append(samples, s)
 	}
 	return samples
@@ -101,7 +101,7 @@ func (m *Metrics) Take() []Sample {
 	var samples []Sample
 	for _, of := range m.all() {
 		if s := of.take(); s.Count > 0 {
-			s.Name, s.Limit = of.name, of.limit
+			s.Name = of.name
 			samples = append(samples, s)
 		}
 	}
@@ -111,7 +111,6 @@ func (m *Metrics) Take() []Sample {
 type named struct {
 	name string
 	metric
-	limit string // "": of none
 }
 
 // LimitBusy stands for more at once of what takes much memory than there may be.
@@ -126,6 +125,21 @@ func (m *Metrics) LimitRefused(limit string) *Counter {
 	return &m.limitRefused[slices.Index(Limits, limit)]
 }
 
+// limited counts requests past a limit.
+type limited struct {
+	*Counter
+	limit string
+}
+
+func (l limited) total() Sample { return l.of(l.Counter.total()) }
+
+func (l limited) take() Sample { return l.of(l.Counter.take()) }
+
+func (l limited) of(s Sample) Sample {
+	s.Limit = l.limit
+	return s
+}
+
 // metric is one measurement.
 type metric interface {
 	total() Sample // since the start
@@ -134,41 +148,41 @@ type metric interface {
 
 func (m *Metrics) all() []named {
 	all := []named{
-		{"cache.hit", &m.CacheHit, ""},
-		{"cache.negative_hit", &m.CacheNegativeHit, ""},
-		{"cache.stale_hit", &m.CacheStaleHit, ""},
-		{"cache.miss", &m.CacheMiss, ""},
-		{"cache.evicted", &m.CacheEvicted, ""},
-		{"cache.bytes", &m.CacheBytes, ""},
-		{"redirect.found", &m.RedirectFound, ""},
-		{"redirect.not_found", &m.RedirectNotFound, ""},
-		{"redirect.gone", &m.RedirectGone, ""},
-		{"redirect.secondary", &m.RedirectSecondary, ""},
-		{"redirect.duration_ms", &m.RedirectDuration, ""},
-		{"shorten.created", &m.ShortenCreated, ""},
-		{"shorten.deduplicated", &m.ShortenDeduplicated, ""},
-		{"shorten.rejected", &m.ShortenRejected, ""},
-		{"shorten.alias_collision", &m.ShortenAliasCollision, ""},
-		{"signin.refused", &m.SigninsRefused, ""},
-		{"link.edited", &m.LinkEdited, ""},
-		{"link.claimed", &m.LinkClaimed, ""},
-		{"changes.polls", &m.ChangesPolls, ""},
-		{"changes.failed", &m.ChangesFailed, ""},
-		{"changes.age_s", &m.ChangesAge, ""},
-		{"clicks.counted", &m.ClicksCounted, ""},
-		{"clicks.bots", &m.ClicksBots, ""},
-		{"clicks.dropped", &m.ClicksDropped, ""},
-		{"clicks.flush_ms", &m.ClicksFlush, ""},
-		{"clicks.age_s", &m.ClicksAge, ""},
-		{"reaper.deleted", &m.ReaperDeleted, ""},
-		{"reaper.failed", &m.ReaperFailed, ""},
-		{"reaper.duration_ms", &m.ReaperDuration, ""},
-		{"reaper.backlog_age_s", &m.ReaperBacklogAge, ""},
-		{"telemetry.dropped", &m.TelemetryDropped, ""},
-		{"process.started", &m.ProcessStarted, ""},
+		{"cache.hit", &m.CacheHit},
+		{"cache.negative_hit", &m.CacheNegativeHit},
+		{"cache.stale_hit", &m.CacheStaleHit},
+		{"cache.miss", &m.CacheMiss},
+		{"cache.evicted", &m.CacheEvicted},
+		{"cache.bytes", &m.CacheBytes},
+		{"redirect.found", &m.RedirectFound},
+		{"redirect.not_found", &m.RedirectNotFound},
+		{"redirect.gone", &m.RedirectGone},
+		{"redirect.secondary", &m.RedirectSecondary},
+		{"redirect.duration_ms", &m.RedirectDuration},
+		{"shorten.created", &m.ShortenCreated},
+		{"shorten.deduplicated", &m.ShortenDeduplicated},
+		{"shorten.rejected", &m.ShortenRejected},
+		{"shorten.alias_collision", &m.ShortenAliasCollision},
+		{"signin.refused", &m.SigninsRefused},
+		{"link.edited", &m.LinkEdited},
+		{"link.claimed", &m.LinkClaimed},
+		{"changes.polls", &m.ChangesPolls},
+		{"changes.failed", &m.ChangesFailed},
+		{"changes.age_s", &m.ChangesAge},
+		{"clicks.counted", &m.ClicksCounted},
+		{"clicks.bots", &m.ClicksBots},
+		{"clicks.dropped", &m.ClicksDropped},
+		{"clicks.flush_ms", &m.ClicksFlush},
+		{"clicks.age_s", &m.ClicksAge},
+		{"reaper.deleted", &m.ReaperDeleted},
+		{"reaper.failed", &m.ReaperFailed},
+		{"reaper.duration_ms", &m.ReaperDuration},
+		{"reaper.backlog_age_s", &m.ReaperBacklogAge},
+		{"telemetry.dropped", &m.TelemetryDropped},
+		{"process.started", &m.ProcessStarted},
 	}
 	for i := range m.limitRefused {
-		all = append(all, named{"limit.refused", &m.limitRefused[i], Limits[i]})
+		all = append(all, named{"limit.refused", limited{&m.limitRefused[i], Limits[i]}})
 	}
 	return all
 }

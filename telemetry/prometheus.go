@@ -40,23 +40,20 @@ func (m *Metrics) Prometheus() http.Handler {
 
 // writeValues writes counters and gauges.
 func (m *Metrics) writeValues(w io.Writer) {
-	before := ""
 	for _, of := range m.all() {
 		switch name := prometheusName(of.name); v := of.metric.(type) {
 		case *Counter:
-			name += "_total"
-			if of.limit != "" {
-				name += fmt.Sprintf("{limit=%q}", of.limit)
-			}
-			if of.name == before { // its kind has been said
-				fmt.Fprintf(w, "%s %d\n", name, v.Value())
-			} else {
+			metrics.WriteCounterUint64(w, name+"_total", uint64(v.Value()))
+		case limited:
+			name += fmt.Sprintf("_total{limit=%q}", v.limit)
+			if v.limit == Limits[0] { // this says the kind, once
 				metrics.WriteCounterUint64(w, name, uint64(v.Value()))
+			} else {
+				fmt.Fprintf(w, "%s %d\n", name, v.Value())
 			}
 		case *Gauge:
 			metrics.WriteGaugeFloat64(w, name, float64(v.Value()))
 		}
-		before = of.name
 	}
 }
 

@@ -201,7 +201,12 @@ func (p *Page) Width(pixels int64) {
 func (p *Page) Size(width, height int64) {
 	p.t.Helper()
 	p.do(chromedp.EmulateViewport(width, height))
-	// What is clicked before the page is laid out anew would be somewhere else.
+	p.drawn() // what is clicked before would be somewhere else
+}
+
+// drawn waits until the page has been laid out and drawn anew.
+func (p *Page) drawn() {
+	p.t.Helper()
 	Eval[any](p, `new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(() => `+
 		`drawn(null))))`)
 }

@@ -120,8 +120,8 @@ func TestScreenshots(t *testing.T) {
 			file := name + map[bool]string{true: "-dark"}[dark] + ".png"
 			if *screenshots != "" {
 				p.Dark(dark)
-				Eval[any](p, `new Promise((drawn) => { scrollTo(0, 0); requestAnimationFrame(() `+
-					`=> requestAnimationFrame(() => drawn(null))); })`)
+				Eval[any](p, `scrollTo(0, 0)`)
+				p.drawn()
 				img, err := png.Decode(bytes.NewReader(p.Screen()))
 				if err != nil {
 					t.Fatal(err)

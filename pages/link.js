@@ -2,7 +2,7 @@
 
 import { bare, byId, complete, copy, nameOf, say, time } from "./common.js";
 import { changed } from "./list.js";
-import { act, badge, blame, clear, el, fromField, labels, later, stateOf, toField, words, wrong } from "./parts.js";
+import { act, badge, blame, clear, el, fromField, labels, later, split, stateOf, toField, words, wrong } from "./parts.js";
 import { api, choosy, domains, groupOf, look, me, ownerText, session, to, whose } from "./session.js";
 
 const form = byId("form");
@@ -59,7 +59,7 @@ byId("many-one").addEventListener("click", () => {
   fields.longUrl.focus();
 });
 fields.longUrl.addEventListener("paste", (event) => {
-  const urls = event.clipboardData.getData("text").split(/[\r\n]+/).map((line) => line.trim()).filter(Boolean);
+  const urls = split(event.clipboardData.getData("text"), /[\r\n]+/);
   if (link || urls.length < 2) return;
   event.preventDefault();
   showMany(urls);
@@ -120,7 +120,7 @@ function setTags(all) {
 
 // addTags adds the tags that are typed in the field for tags. Commas may separate them.
 function addTags() {
-  const more = byId("new-tag").value.split(",").map((tag) => tag.trim()).filter(Boolean);
+  const more = split(byId("new-tag").value, ",");
   if (more.length) setTags([...new Set([...tags, ...more])]);
   byId("new-tag").value = "";
   offerDiscard();

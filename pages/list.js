@@ -1,7 +1,7 @@
 // The list of links.
 
 import { bare, byId, copy, isName, nameOf, time } from "./common.js";
-import { badge, count, el, filled, later, number, wrong } from "./parts.js";
+import { badge, count, el, filled, later, number, split, wrong } from "./parts.js";
 import { api, domains, look, me, ownerText, session, to, whose } from "./session.js";
 
 const filters = byId("filters");
@@ -52,7 +52,7 @@ function offerFilters() {
 // current returns the filters that are set. Commas separate tags.
 function current() {
   const query = filled(filters);
-  const tags = (query.get("tag") ?? "").split(",").map((tag) => tag.trim()).filter(Boolean);
+  const tags = split(query.get("tag") ?? "", ",");
   query.delete("tag");
   for (const tag of tags) query.append("tag", tag);
   return query;

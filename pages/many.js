@@ -2,7 +2,7 @@
 
 import { byId, complete, copy, say } from "./common.js";
 import { changed } from "./list.js";
-import { count, fromField, number } from "./parts.js";
+import { count, el, fromField, number, split, wait } from "./parts.js";
 import { api, domains, whose } from "./session.js";
 
 const most = 100; // in a call
@@ -11,8 +11,7 @@ const tries = 5; // of a call that is to be repeated later
 let running = false;
 let stopped = false;
 
-// urlsIn returns the long URLs of a text: its lines that are not empty.
-export const urlsIn = (text) => text.split(/[\r\n]+/).map((line) => line.trim()).filter(Boolean);
+const urlsIn = (text) => split(text, /[\r\n]+/);
 
 // open shows the form, with more long URLs.
 export function open(urls = []) {
@@ -27,10 +26,7 @@ async function send(links) {
       return (await api("POST", "api/links/bulk", { body: { links }, seconds: 40, has: "results" })).body.results;
     } catch (problem) {
       if (![429, 503].includes(problem.status) || n === tries || stopped) throw problem;
-      for (let left = Math.max(1, problem.after); left > 0 && !stopped; left--) {
-        byId("many-says").textContent = `The service asks to wait. It goes on in ${count(left, "second")}.`;
-        await new Promise((resolve) => setTimeout(resolve, 1000));
-      }
+      await wait(problem.after, (text) => { byId("many-says").textContent = text; }, () => stopped);
     }
   }
 }
@@ -43,7 +39,7 @@ byId("many").addEventListener("submit", async (event) => {
   wrong.textContent = !urls.length ? "Paste the long URLs here first, one on each line."
     : byId("many-end").validity.badInput ? "Complete the date and the time, or clear it for never." : "";
   if (wrong.textContent) return byId(urls.length ? "many-end" : "many-urls").focus();
-  const tags = byId("many-tags").value.split(",").map((tag) => tag.trim()).filter(Boolean);
+  const tags = split(byId("many-tags").value, ",");
   const common = { title: byId("many-name").value.trim() || undefined, tags: tags.length ? tags : undefined, expiresAtUtc: fromField(byId("many-end").value) ?? undefined,
     owner: whose || undefined, domain: domains.length > 1 ? byId("many-domain").value : undefined };
   running = true;
@@ -72,7 +68,7 @@ byId("many").addEventListener("submit", async (event) => {
     byId("many-urls").readOnly = false;
   }
   byId("many-urls").value = [...failed.map(([url]) => url), ...left].join("\n");
-  byId("many-failed").replaceChildren(...failed.map(([url, why]) => Object.assign(document.createElement("li"), { textContent: `${url}: ${why}` })));
+  byId("many-failed").replaceChildren(...failed.map(([url, why]) => el("li", { textContent: `${url}: ${why}` })));
   byId("many-says").textContent = `${count(made.length, "link")} made${failed.length ? `, ${number(failed.length)} not: correct them above` : ""}${left.length ? `, ${number(left.length)} left` : ""}.`;
   if (made.length) {
     byId("many-short").value = made.map(({ shortUrl }) => shortUrl).join("\n");

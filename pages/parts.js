@@ -14,6 +14,17 @@ const numbers = new Intl.NumberFormat();
 export const number = (n) => numbers.format(n);
 export const count = (n, one) => `${number(n)} ${one}${n === 1 ? "" : "s"}`;
 
+// split returns the parts of a text that are not empty, such as tags between commas.
+export const split = (text, by) => text.split(by).map((one) => one.trim()).filter(Boolean);
+
+// wait waits as long as the service asks to, unless stopped() is true. It says how long that takes.
+export async function wait(seconds, says, stopped) {
+  for (let left = Math.max(1, seconds); left > 0 && !stopped(); left--) {
+    says(`The service asks to wait. It goes on in ${count(left, "second")}.`);
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+  }
+}
+
 // zone is the time zone of all times. Days are in UTC.
 export const zone = new Intl.DateTimeFormat().resolvedOptions().timeZone;
 

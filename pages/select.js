@@ -2,7 +2,7 @@
 
 import { bare, byId, nameOf, say } from "./common.js";
 import { changed } from "./list.js";
-import { count, el, fromField, part } from "./parts.js";
+import { count, el, fromField, part, split, wait } from "./parts.js";
 import { api } from "./session.js";
 
 const most = 100; // links at once
@@ -98,7 +98,8 @@ async function work(jobs, repeated) {
             failed.push([link, problem]);
             break;
           }
-          await wait(problem.after);
+          await wait(problem.after, (text) => { byId("picked-says").textContent = text; }, () => stopped);
+          byId("picked-says").textContent = "";
         }
       }
       progress.value++;
@@ -109,14 +110,6 @@ async function work(jobs, repeated) {
   byId("picked-says").textContent = "";
   byId("picked-failed").replaceChildren(...failed.map(([link, problem]) => el("li", { textContent: `${bare(link.shortUrl)}: ${problem ? problem.message : "not done, since you stopped"}` })));
   return failed;
-}
-
-async function wait(seconds) {
-  for (let left = Math.max(1, seconds); left > 0 && !stopped; left--) {
-    byId("picked-says").textContent = `The service asks to wait. It goes on in ${count(left, "second")}.`;
-    await new Promise((resolve) => setTimeout(resolve, 1000));
-  }
-  byId("picked-says").textContent = "";
 }
 
 const pathOf = (link) => `api/links/${nameOf(link)}`;
@@ -154,7 +147,7 @@ const did = { tag: "tagged", untag: "without these tags", end: "with a new end",
 async function go() {
   const what = byId("picked-what").value;
   const chosen = picked();
-  const tags = byId("picked-tags").value.split(",").map((tag) => tag.trim()).filter(Boolean);
+  const tags = split(byId("picked-tags").value, ",");
   const wrong = (text, field) => {
     byId("picked-wrong").textContent = text;
     byId(field).focus();

@@ -1,7 +1,7 @@
 // Import and export of many links.
 
 import { byId, say } from "./common.js";
-import { count, el, number } from "./parts.js";
+import { count, el, number, wait } from "./parts.js";
 import { api, whose } from "./session.js";
 
 const partSize = 1000; // records in a call, the most that the service takes
@@ -103,10 +103,7 @@ async function patiently(says, call) {
       return await call();
     } catch (problem) {
       if (![429, 503].includes(problem.status) || n === tries || stopped) throw problem;
-      for (let left = Math.max(1, problem.after); left > 0 && !stopped; left--) {
-        says(`The service asks to wait. It goes on in ${count(left, "second")}.`);
-        await new Promise((resolve) => setTimeout(resolve, 1000));
-      }
+      await wait(problem.after, says, () => stopped);
     }
   }
 }

@@ -105,8 +105,6 @@ func (s *service) claim(
 			if *result == claimInvalid && s.limits.probe(who, &link.Link{}) != nil {
 				*result = claimLater
 			}
-		case errors.Is(err, link.ErrBarred): // an admin has taken down a link of this URL and owner
-			*result = claimGone
 		case errors.Is(err, link.ErrNotFound), errors.Is(err, link.ErrDamaged):
 			*result = claimGone // also if it was deleted after another process had changed it
 			if s.limits.probe(who, nil) != nil {

@@ -138,9 +138,9 @@ type probing struct {
 }
 
 func (p *probing) TryImport(
-	ctx context.Context, links []link.Link, admin bool, made map[link.Name]uint64,
+	ctx context.Context, links []link.Link, made map[link.Name]uint64,
 ) []link.Imported {
-	done := p.Importer.TryImport(ctx, links, admin, made)
+	done := p.Importer.TryImport(ctx, links, made)
 	for i, d := range done {
 		if errors.Is(d.Err, link.ErrBlocked) || errors.Is(d.Err, link.ErrUnavailable) {
 			continue // these errors say nothing about the alias

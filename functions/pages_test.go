@@ -140,7 +140,7 @@ func TestForm(t *testing.T) {
 
 	r.fake.Put(link.Link{Name: "off", LongURL: "https://example.com/off", Disabled: true})
 	if w := post(url.Values{"longUrl": {"https://example.com/off"}}); w.Code != 403 ||
-		!strings.Contains(w.Body.String(), "<strong>This URL&#39;s link was taken down</strong>") {
+		!strings.Contains(w.Body.String(), "<strong>This URL&#39;s link is disabled</strong>") {
 		t.Errorf("disabled: got %d %s", w.Code, w.Body)
 	}
 	r.fake.Fail(link.ErrUnavailable)

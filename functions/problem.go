@@ -63,10 +63,6 @@ var (
 	damagedProblem = newProblem(http.StatusGone, "link-damaged", "This link is damaged",
 		"There is a short link at this address, but its record is damaged. Ask whoever gave it "+
 			"to you for the address that it led to.")
-	barredProblem = newProblem(http.StatusForbidden, "target-disabled",
-		"This URL's link was taken down",
-		"The link of this URL has been taken down by the people who run this service, so it gets "+
-			"no new one.")
 	targetBlockedProblem = newProblem(http.StatusForbidden, "target-blocked",
 		"This website is blocked",
 		"The people who run this service have blocked the website of this URL, so no link can "+
@@ -82,10 +78,10 @@ var (
 	foreignOwnerProblem = newProblem(http.StatusForbidden, "forbidden", "Not yours",
 		"Name yourself or a group that you belong to. Only an admin can name somebody else.").
 		about("owner")
-	ownDisabledProblem = newProblem(http.StatusForbidden, "target-disabled",
+	disabledTargetProblem = newProblem(http.StatusForbidden, "target-disabled",
 		"This URL's link is disabled",
-		"Your link of this URL is disabled, so the URL gets no new one. Enable that link, or "+
-			"choose an alias for another one.")
+		"The link of this URL is disabled, so the URL gets no new one. Its owner can enable that "+
+			"link, or choose an alias for another one.")
 	invalidCredentialsProblem = newProblem(http.StatusUnauthorized, "credentials-invalid",
 		"These credentials are not valid",
 		"The API key or token is malformed, unknown, expired or revoked. Send a valid one, as "+
@@ -191,8 +187,7 @@ var problems = []struct {
 	{link.ErrDamaged, damagedProblem},
 	{link.ErrBlocked, targetBlockedProblem},
 	{link.ErrNotBlocked, notBlockedProblem},
-	{link.ErrDisabled, ownDisabledProblem},
-	{link.ErrBarred, barredProblem},
+	{link.ErrDisabled, disabledTargetProblem},
 	{link.ErrLocked, lockedProblem},
 	{link.ErrForbidden, forbiddenProblem},
 	{link.ErrConflict, conflictProblem},

@@ -20,8 +20,8 @@ type Creator interface {
 	// its ClaimHash; "" is the hash of no token. The returned link is durable. Create is safe to
 	// repeat after any error.
 	//
-	// Errors: link.ErrBlocked, link.ErrBarred, link.ErrDisabled, link.ErrAliasesTaken,
-	// link.ErrAliasTaken, link.ErrUnavailable.
+	// Errors: link.ErrBlocked, link.ErrDisabled, link.ErrAliasesTaken, link.ErrAliasTaken,
+	// link.ErrUnavailable.
 	Create(ctx context.Context, want link.Link, claimHash string) (
 		l link.Link, created bool, err error)
 }
@@ -55,8 +55,7 @@ type Editor interface {
 	// returns that error. It returns the link as it is now, which is durable. Edit is safe to
 	// repeat.
 	//
-	// Errors: the errors of change, link.ErrBlocked for another long URL, link.ErrBarred if an
-	// admin has taken down another link of the link's new URL and owner, link.ErrNotFound,
+	// Errors: the errors of change, link.ErrBlocked for another long URL, link.ErrNotFound,
 	// link.ErrConflict, link.ErrDamaged, link.ErrUnavailable.
 	Edit(ctx context.Context, a link.Name, once bool,
 		change func(link.Link) (link.Link, error)) (link.Link, error)

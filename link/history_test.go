@@ -169,28 +169,5 @@ func TestTakedown(t *testing.T) {
 		if !errors.Is(err, test.err) || test.err == nil && l.Locked != test.locked {
 			t.Errorf("%s: locked is %t, error %v", name, l.Locked, err)
 		}
-		if bars := l.Bars(now); errors.Is(bars, link.ErrBarred) != l.Locked {
-			t.Errorf("%s: locked is %t, and it bars: %v", name, l.Locked, bars)
-		}
-		if l.Bars(second.Add(time.Hour)) != nil {
-			t.Errorf("%s: its end does not end what it bars", name)
-		}
-	}
-}
-
-func TestBars(t *testing.T) {
-	for name, test := range map[string]struct {
-		l    link.Link
-		want error
-	}{
-		"live":                          {link.Link{Owner: "o"}, nil},
-		"deleted":                       {link.Link{Owner: "o", Disabled: true, DeletedAt: second}, nil},
-		"disabled":                      {link.Link{Owner: "o", Disabled: true}, link.ErrDisabled},
-		"nobody's, taken down, deleted": {link.Link{Locked: true, DeletedAt: second}, link.ErrBarred},
-		"taken down, deleted, expired":  {link.Link{Locked: true, DeletedAt: second, ExpiresAt: second}, nil},
-	} {
-		if got := test.l.Bars(now); !errors.Is(got, test.want) {
-			t.Errorf("%s: %v", name, got)
-		}
 	}
 }

@@ -106,28 +106,13 @@ func (l Link) Expired(now time.Time) bool {
 	return !l.ExpiresAt.IsZero() && !l.ExpiresAt.After(now)
 }
 
-// Bars returns an error if this link keeps its owner from another link of its long URL at now:
-// ErrBarred if an admin has taken the link down, and ErrDisabled if it is disabled otherwise.
-func (l Link) Bars(now time.Time) error {
-	state := l.State(now)
-	switch {
-	case l.Locked && !l.Expired(now) && (state == StateDisabled || state == StateDeleted):
-		return ErrBarred
-	case state == StateDisabled:
-		return ErrDisabled
-	}
-	return nil
-}
-
 // Errors of a store of links, and of changes that a caller asks for. A function that returns one of
 // them may wrap it with more detail.
 var (
 	// ErrNotFound: the store was read and holds no such link.
 	ErrNotFound = errors.New("no such link")
-	// ErrDisabled: the owner has disabled the long URL's link, so the URL gets no other alias.
+	// ErrDisabled: the long URL's link is disabled, so the URL gets no other alias.
 	ErrDisabled = errors.New("the link is disabled")
-	// ErrBarred: an admin has taken down the link of the long URL, so the URL gets no other one.
-	ErrBarred = errors.New("the long URL's link was taken down")
 	// ErrLocked: an admin has taken the link down, so only an admin changes it.
 	ErrLocked = errors.New("the link was taken down")
 	// ErrBlocked: the long URL leads to a host that is blocked.

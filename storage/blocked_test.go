@@ -108,12 +108,12 @@ func TestABlockedHostIsKnownEverywhere(t *testing.T) {
 			return errors.Is(err, link.ErrBlocked)
 		}},
 		"import": {nil, func(r *rig, s *storage.Links) bool {
-			return errors.Is(s.Import(ctx, []link.Link{r.wish("", "two", url1, time.Hour)}, false)[0].Err,
+			return errors.Is(s.Import(ctx, []link.Link{r.wish("", "two", url1, time.Hour)})[0].Err,
 				link.ErrBlocked)
 		}},
 		"try of an import": {nil, func(r *rig, s *storage.Links) bool {
 			l := r.wish("", "two", url1, time.Hour)
-			return errors.Is(s.TryImport(ctx, []link.Link{l}, false, map[link.Name]uint64{})[0].Err,
+			return errors.Is(s.TryImport(ctx, []link.Link{l}, map[link.Name]uint64{})[0].Err,
 				link.ErrBlocked)
 		}},
 		"edit": {nil, func(r *rig, s *storage.Links) bool {

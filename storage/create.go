@@ -38,8 +38,8 @@ const (
 //
 // When Create returns without an error, the link is durable. After an error it is safe to repeat.
 // Create takes at most Timeout, and a second more to repair if the process was stopped for too
-// long. A client that disconnects does not cut it short. Errors: link.ErrBlocked, link.ErrBarred,
-// link.ErrDisabled, link.ErrAliasTaken, link.ErrAliasesTaken, link.ErrUnavailable.
+// long. A client that disconnects does not cut it short. Errors: link.ErrBlocked, link.ErrDisabled,
+// link.ErrAliasTaken, link.ErrAliasesTaken, link.ErrUnavailable.
 func (s *Links) Create(ctx context.Context, want link.Link, claimHash string) (l link.Link,
 	created bool, err error) {
 	until, ctx, cancel := s.config.startWrite(ctx)
@@ -87,7 +87,7 @@ func (c *creation) create(ctx context.Context) (l link.Link, created bool, err e
 
 // find returns the link that the index names for the wanted URL: the own link or a live one.
 // errStale: the index names no such link; seen is the row that says so, and is zero if there is no
-// row. link.ErrDisabled, link.ErrBarred: see link.Link.Bars.
+// row. link.ErrDisabled: it names a disabled link of the URL.
 func (c *creation) find(ctx context.Context) (seen indexRow, l link.Link, err error) {
 	for {
 		if err := c.until.inTime(); err != nil {
@@ -111,9 +111,6 @@ func (c *creation) find(ctx context.Context) (seen indexRow, l link.Link, err er
 
 // createChosen inserts the wanted link under the alias that its caller chose.
 func (c *creation) createChosen(ctx context.Context) (l link.Link, created bool, err error) {
-	if err := c.s.permitted(ctx, c.want); err != nil {
-		return link.Link{}, false, err
-	}
 	// Some process may have cached that there is no such link.
 	if err := c.s.changes.tell(ctx, string(c.want.Name)); err != nil {
 		return link.Link{}, false, err
@@ -166,8 +163,8 @@ var (
 )
 
 // live returns the link that the index row names, if it is a live link of the wanted URL and owner.
-// errStale: it is not. link.ErrDisabled, link.ErrBarred: see link.Link.Bars. errMoved: the caller
-// has to read the row again.
+// errStale: it is not. link.ErrDisabled: it is disabled. errMoved: the caller has to read the row
+// again.
 func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 	a, ok := link.ParseName(seen.alias)
 	if !ok {
@@ -196,8 +193,8 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 			return link.Link{}, err
 		case r.LongURL != c.want.LongURL, r.Owner != c.want.Owner:
 			return link.Link{}, errStale
-		case r.Bars(now) != nil:
-			return link.Link{}, r.Bars(now)
+		case r.State(now) == link.StateDisabled:
+			return link.Link{}, link.ErrDisabled
 		case r.State(now) != link.StateLive:
 			return link.Link{}, errStale
 		}
@@ -395,7 +392,7 @@ func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, creat
 			continue
 		case err == nil && l.Name == c.own.Name:
 			return l, true, nil // an earlier try was applied, and its response was lost
-		case err == nil, errors.Is(err, link.ErrDisabled), errors.Is(err, link.ErrBarred):
+		case err == nil, errors.Is(err, link.ErrDisabled):
 			c.undo(ctx)
 		}
 		return l, false, err

@@ -31,9 +31,7 @@ const (
 // When Edit returns without an error, the change is durable, and every process knows of it within
 // 15 seconds. Edit takes at most Timeout, and a second more to repair if the process was stopped
 // for too long. A client that disconnects does not cut it short. Errors: those of change;
-// link.ErrBlocked if the new long URL is blocked; link.ErrBarred if the link is to get another long
-// URL or owner, or to be live again, and an admin has taken down another link of both;
-// link.ErrNotFound, also for a tombstone; link.ErrConflict; link.ErrDamaged; link.ErrUnavailable.
+// link.ErrBlocked if the new long URL is blocked; link.ErrNotFound, also for a tombstone; link.ErrConflict; link.ErrDamaged; link.ErrUnavailable.
 func (s *Links) Edit(ctx context.Context, a link.Name, once bool,
 	change func(link.Link) (link.Link, error)) (link.Link, error) {
 	until, ctx, cancel := s.config.startWrite(ctx)
@@ -198,7 +196,7 @@ type move struct {
 
 // prepare writes what has to be there before the link is written. If the rows that lead to the link
 // are to change, it writes a guard before them. The guard stays if anything fails, and by it the
-// reaper puts the index and the lists of owners in order. link.ErrBarred: see Edit.
+// reaper puts the index and the lists of owners in order.
 func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (m move, err error) {
 	if !next.ExpiresAt.Equal(was.ExpiresAt) {
 		next.expiryETag = ""
@@ -216,16 +214,8 @@ func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (m mo
 	restored := next.DeletedAt.IsZero() && !was.DeletedAt.IsZero()
 	transferred := next.Owner != was.Owner
 	after := indexKey(next.Link)
-	takenDown := next.Locked && !was.Locked
-	leads := indexKey(was.Link) != after || over || restored // in another way, or again
-	enabled := was.Disabled && !next.Disabled
-	if (leads || enabled) && !was.Locked && !next.Locked { // only admins change locked links
-		if err = e.s.permitted(ctx, next.Link); err != nil {
-			return m, err
-		}
-	}
-	if !leads && !takenDown {
-		return m, nil
+	if indexKey(was.Link) == after && !over && !restored {
+		return m, nil // what leads to the link stays as it is
 	}
 	if transferred {
 		if m.listed, err = e.s.owners.listed(ctx, was.Link); err != nil {
@@ -241,12 +231,8 @@ func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (m mo
 			return m, err
 		}
 	}
-	withdrawn := false
-	if leads {
-		withdrawn, err = e.s.withdraw(ctx, was, after)
-	}
-	// A link that was taken down bars its URL only if the index names it.
-	m.enters = withdrawn || restored || transferred || takenDown
+	withdrawn, err := e.s.withdraw(ctx, was, after)
+	m.enters = withdrawn || restored || transferred
 	return m, err
 }
 

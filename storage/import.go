@@ -23,15 +23,14 @@ const importConcurrency = 32
 // Import makes links with their own aliases and dates, and returns what became of each. Of several
 // with one alias the first comes first. A link that is there and leads to the same long URL stays
 // as it is, and so does the tombstone of one whose end is past. One that has ended, or is about to,
-// is reaped a minute later. Unless an admin imports it, a link gets link.ErrBarred if an admin has
-// taken down another link of its URL and owner.
+// is reaped a minute later.
 //
 // What it made is durable. What Before says is part of the link, so that nothing loses it or counts
 // it twice. It is safe to repeat after any error, and after a kill at any point: what is done
 // stays, and the rest is done. When ctx has ended, it begins no other link; those that are begun
-// take at most Timeout. Errors of a link: link.ErrBlocked, link.ErrBarred, link.ErrAliasTaken,
-// link.ErrDeleted, link.ErrLocked, link.ErrUnavailable.
-func (s *Links) Import(ctx context.Context, links []link.Link, admin bool) []link.Imported {
+// take at most Timeout. Errors of a link: link.ErrBlocked, link.ErrAliasTaken, link.ErrDeleted,
+// link.ErrLocked, link.ErrUnavailable.
+func (s *Links) Import(ctx context.Context, links []link.Link) []link.Imported {
 	done := make([]link.Imported, len(links))
 	// of those of which the first is not decided: else a later one could be made instead of it
 	before := map[link.Name]error{}
@@ -43,7 +42,7 @@ func (s *Links) Import(ctx context.Context, links []link.Link, admin bool) []lin
 			for _, i := range batch {
 				failed := cmp.Or(before[links[i].Name], told)
 				all.Go(func() error {
-					done[i] = s.importOne(ctx, links[i], admin, failed)
+					done[i] = s.importOne(ctx, links[i], failed)
 					return nil
 				})
 			}
@@ -92,8 +91,7 @@ func stoppedImport(ctx context.Context) error {
 }
 
 // importOne imports a link that was announced, unless something before it has failed.
-func (s *Links) importOne(ctx context.Context, l link.Link, admin bool,
-	err error) (done link.Imported) {
+func (s *Links) importOne(ctx context.Context, l link.Link, err error) (done link.Imported) {
 	if err == nil && ctx.Err() != nil {
 		err = stoppedImport(ctx)
 	}
@@ -105,7 +103,7 @@ func (s *Links) importOne(ctx context.Context, l link.Link, admin bool,
 				return err
 			}
 			c := &creation{s: s, until: until, want: l, notBefore: s.soon(link.MinTTL)}
-			done.Link, done.Created, err = c.importLink(ctx, admin)
+			done.Link, done.Created, err = c.importLink(ctx)
 			return err
 		})
 	}
@@ -116,13 +114,8 @@ func (s *Links) importOne(ctx context.Context, l link.Link, admin bool,
 }
 
 // importLink makes the wanted link, or finds it.
-func (c *creation) importLink(ctx context.Context, admin bool) (l link.Link, created bool,
-	err error) {
-	insert := c.insertPermitted
-	if admin {
-		insert = c.insertChosen
-	}
-	there, err := insert(ctx)
+func (c *creation) importLink(ctx context.Context) (l link.Link, created bool, err error) {
+	there, err := c.insertChosen(ctx)
 	if created = err == nil; !created {
 		if !errors.Is(err, table.ErrExists) {
 			return link.Link{}, false, err
@@ -133,9 +126,8 @@ func (c *creation) importLink(ctx context.Context, admin bool) (l link.Link, cre
 	}
 	// A crash here leaves a link that the index lacks: the next import of it makes up for that, or
 	// its URL gets another one.
-	bars := c.want.Locked && there.Locked && there.Owner == c.want.Owner
-	if (bars || c.want.Owner == "" && there.Owner == "") && !there.Expired(c.s.config.Now()) &&
-		there.GoneReason == link.StateLive {
+	if c.want.Owner == "" && there.Owner == "" && there.GoneReason == link.StateLive &&
+		!there.Expired(c.s.config.Now()) {
 		if err := c.until.inTime(); err != nil {
 			return link.Link{}, false, err
 		}
@@ -144,25 +136,6 @@ func (c *creation) importLink(ctx context.Context, admin bool) (l link.Link, cre
 		}
 	}
 	return there.Link, created, nil
-}
-
-// insertPermitted is insertChosen, unless an admin has taken down another link of the URL. It still
-// returns the row that has the alias, so that a file can be imported again.
-func (c *creation) insertPermitted(ctx context.Context) (there linkRow, err error) {
-	err = c.s.permitted(ctx, c.want)
-	switch {
-	case err == nil:
-		return c.insertChosen(ctx)
-	case !errors.Is(err, link.ErrBarred):
-		return linkRow{}, err
-	}
-	switch there, readErr := c.s.chosen(ctx, c.want); {
-	case readErr == nil || errors.Is(readErr, link.ErrDamaged):
-		return there, table.ErrExists
-	case !decided(readErr):
-		return linkRow{}, readErr
-	}
-	return linkRow{}, err
 }
 
 // chosen reads the row of the alias that a link is to have. Its errors are those of spelled.
@@ -193,7 +166,7 @@ func met(want link.Link, there linkRow, now time.Time) error {
 
 // TryImport returns what Import would, and what is there, and only reads. What earlier calls and
 // this one would have made is in made: by alias, a hash of the long URL.
-func (s *Links) TryImport(ctx context.Context, links []link.Link, admin bool,
+func (s *Links) TryImport(ctx context.Context, links []link.Link,
 	made map[link.Name]uint64) []link.Imported {
 	there, errs := make([]linkRow, len(links)), make([]error, len(links))
 	var all errgroup.Group
@@ -211,9 +184,6 @@ func (s *Links) TryImport(ctx context.Context, links []link.Link, admin bool,
 					return err
 				}
 				there[i], err = s.chosen(ctx, l)
-				if errors.Is(err, link.ErrNotFound) && !admin {
-					err = cmp.Or(s.permitted(ctx, l), err)
-				}
 				return err
 			})
 			return nil

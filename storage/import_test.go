@@ -35,7 +35,7 @@ func imports(s *storage.Links, links ...link.Link) (what []string) {
 // machine.
 func importPatiently(s *storage.Links, links []link.Link) (done []link.Imported) {
 	_ = patiently(func() error {
-		again := s.Import(ctx, links, false)
+		again := s.Import(ctx, links)
 		var slow error
 		for i := range again {
 			if done != nil && done[i].Created && !again[i].Created {
@@ -166,7 +166,7 @@ func TestImportMeetsWhatIsThere(t *testing.T) {
 	want := []string{"there", taken, taken, deleted, "there", taken, "made", "there", taken, "made"}
 	before := r.rows()
 	made := map[link.Name]uint64{}
-	tried := s.TryImport(ctx, links, false, made)
+	tried := s.TryImport(ctx, links, made)
 	r.wantSame("tried", whatOf(tried), want)
 	// a tombstone and a damaged row have none
 	for i, owner := range []string{"a", "a", "", "a", "a", ""} {
@@ -179,7 +179,7 @@ func TestImportMeetsWhatIsThere(t *testing.T) {
 			t.Errorf("%s: found %+v", links[6+i].Name, d.There)
 		}
 	}
-	r.wantSame("tried later", whatOf(s.TryImport(ctx, links[6:], false, made)),
+	r.wantSame("tried later", whatOf(s.TryImport(ctx, links[6:], made)),
 		[]string{"there", "there", taken, "there"})
 	r.wantSame("rows after trying", r.rows(), before)
 	r.wantSame("done", imports(s, links...), want)
@@ -200,7 +200,7 @@ func TestImportOfABlockedHost(t *testing.T) {
 	links := []link.Link{r.former("a", "one", "https://www.EXAMPLE.com./"),
 		r.former("a", "two", "https://example.org/")}
 	want := []string{link.ErrBlocked.Error(), "made"}
-	r.wantSame("tried", whatOf(s.TryImport(ctx, links, false, map[link.Name]uint64{})), want)
+	r.wantSame("tried", whatOf(s.TryImport(ctx, links, map[link.Name]uint64{})), want)
 	r.wantSame("done", imports(s, links...), want)
 	r.WantRows(1, 0, 0)
 }
@@ -236,7 +236,7 @@ func TestImportOfWhatHasEnded(t *testing.T) {
 	lasting := r.former("", "soon", url2)
 	want := []string{"there", "there", link.ErrAliasTaken.Error()}
 	r.wantSame("tried when they are gone", whatOf(s.TryImport(ctx, []link.Link{past, soon, lasting},
-		false, map[link.Name]uint64{})), want)
+		map[link.Name]uint64{})), want)
 	r.wantSame("imported when they are gone", imports(s, past, soon, lasting), want)
 	r.wantSame("rows when they are gone", r.rows(), before)
 	r.endAll(r.other())
@@ -353,7 +353,7 @@ func TestImportKilledAndRunAgain(t *testing.T) {
 	for n := 1; ; n = 2*n + 1 {
 		r, other := newCrashRig(t)
 		r.proxy.Before(kill(n))
-		r.instance().Import(dying, links, false)
+		r.instance().Import(dying, links)
 		calls := len(r.proxy.Calls())
 		for i, what := range imports(other, links...) {
 			if what != results[i] && (what != "there" || results[i] != "made") {
@@ -397,7 +397,7 @@ func TestImportStops(t *testing.T) {
 	})
 	links := r.many()
 	failed := 0
-	for _, d := range r.instance().Import(stopped, links, false) {
+	for _, d := range r.instance().Import(stopped, links) {
 		if errors.Is(d.Err, link.ErrUnavailable) && strings.Contains(d.Err.Error(), "enough") {
 			failed++
 		}

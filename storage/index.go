@@ -33,21 +33,8 @@ func (s *Links) guard(ctx context.Context, was, next link.Link) (rowKey, error) 
 	return s.expiry.insertFree(ctx, e)
 }
 
-// permitted returns link.ErrBarred if the index names another link for the long URL and owner of a
-// link, and an admin has taken that one down. A chosen alias or an edit must not get round that.
-func (s *Links) permitted(ctx context.Context, l link.Link) error {
-	seen, err := s.index.get(ctx, indexKey(l))
-	if err == nil && seen.alias != string(l.Name) {
-		_, err = s.leads(ctx, seen, l)
-	}
-	if errors.Is(err, table.ErrGone) || errors.Is(err, link.ErrDisabled) {
-		return nil
-	}
-	return err
-}
-
-// leads reports whether a row of the index leads to a live link of the long URL and owner of a
-// link. link.ErrDisabled, link.ErrBarred: see link.Link.Bars.
+// leads reports whether a row of the index leads to a live or disabled link of the long URL and
+// owner of a link.
 func (s *Links) leads(ctx context.Context, seen indexRow, l link.Link) (bool, error) {
 	a, ok := link.ParseName(seen.alias)
 	if !ok {
@@ -61,8 +48,8 @@ func (s *Links) leads(ctx context.Context, seen indexRow, l link.Link) (bool, er
 	case there.LongURL != l.LongURL || there.Owner != l.Owner:
 		return false, nil
 	default:
-		now := s.config.Now()
-		return there.State(now) == link.StateLive, there.Bars(now)
+		state := there.State(s.config.Now())
+		return state == link.StateLive || state == link.StateDisabled, nil
 	}
 }
 
@@ -104,8 +91,8 @@ func (s *Links) withdraw(ctx context.Context, l linkRow, key string) (withdrawn 
 }
 
 // enterIndex makes the index lead to a link, unless it leads to another link of the same long URL
-// and owner that is live or bars the URL. If the link was changed meanwhile, the edit that did
-// so may not have seen the row, so enterIndex takes the row back. late: a write may still arrive,
+// and owner that is live or disabled. If the link was changed meanwhile, the edit that did so may
+// not have seen the row, so enterIndex takes the row back. late: a write may still arrive,
 // or the link was changed, so the guard of the link has to stay.
 //
 // The caller must have a guard: a crash before the second look may leave a row that leads to a link
@@ -150,23 +137,15 @@ func (s *Links) place(ctx context.Context, l link.Link) (seen indexRow, free boo
 		return seen, false, err
 	}
 	leads, err := s.leads(ctx, seen, l)
-	if errors.Is(err, link.ErrDisabled) || errors.Is(err, link.ErrBarred) {
-		return seen, false, nil
-	}
 	return seen, err == nil && !leads, err
 }
 
 // replaceStale makes the index lead to a link if its row leads to another one and need not stay. It
 // returns the ETag of the row if it has written it. table.ErrChanged: the row has changed.
-//
-// If the link was taken down, replaceStale also writes a row that already leads to it, so that its
-// ETag changes: an edit of the owner that came too late may be about to delete the row, and nothing
-// would bar the URL.
 func (s *Links) replaceStale(ctx context.Context, l link.Link) (table.ETag, error) {
 	seen, free, err := s.place(ctx, l)
-	own := err == nil && seen.alias == string(l.Name)
 	switch {
-	case err != nil, own && !l.Locked, !own && !free:
+	case err != nil, !free:
 		return "", err
 	case seen.etag == "":
 		return "", table.ErrChanged // it was there when enterIndex tried to insert it

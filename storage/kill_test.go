@@ -138,7 +138,7 @@ func importing(owner, url string, life time.Duration) func(context.Context, *rig
 		if life != 0 {
 			l.ExpiresAt = l.CreatedAt.Add(life)
 		}
-		got := s.Import(ctx, []link.Link{l}, false)
+		got := s.Import(ctx, []link.Link{l})
 		if errors.Is(got[0].Err, link.ErrAliasTaken) {
 			return nil // done before, and reaped
 		}

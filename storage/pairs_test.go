@@ -154,7 +154,7 @@ func (p *pair) left() (o outcome) {
 	var links, leads []string
 	lives := map[any]bool{}
 	for _, row := range p.Rows(p.Links) {
-		lives[row["RowKey"]] = row["DeletedAtUtc"] == nil || row["Locked"] == true
+		lives[row["RowKey"]] = row["DeletedAtUtc"] == nil
 		text := fmt.Sprint(row["LongUrl"], row["Owner"], row["Title"], row["GoneReason"],
 			row["Locked"], row["DeletedAtUtc"] != nil, row["ExpiresAtUtc"] != nil)
 		if links = append(links, text); row["RowKey"] == "one" {

@@ -281,8 +281,8 @@ func (r *reaping) keep(ctx context.Context, l linkRow, end time.Time) error {
 			return err
 		}
 	}
-	if !l.DeletedAt.IsZero() && !l.Locked {
-		return nil // a deleted link has no place in the index, unless it bars its URL
+	if !l.DeletedAt.IsZero() {
+		return nil // a deleted link has no place in the index
 	}
 	return r.s.enterGuarded(ctx, l.Link)
 }

@@ -80,12 +80,12 @@ func (s inDomain) History(ctx context.Context, a link.Name) (link.Link, error) {
 	return out(l), err
 }
 
-func (s inDomain) Import(ctx context.Context, links []link.Link, admin bool) []link.Imported {
+func (s inDomain) Import(ctx context.Context, links []link.Link) []link.Imported {
 	var named []link.Link
 	for _, l := range links {
 		named = append(named, into(l))
 	}
-	return s.Links.Import(ctx, named, admin)
+	return s.Links.Import(ctx, named)
 }
 
 func (s inDomain) Edit(ctx context.Context, a link.Name, once bool,
@@ -306,7 +306,7 @@ func TestSpellings(t *testing.T) {
 		{Name: "docs", Spelling: "Docs", LongURL: "https://other.example/"},
 		{Name: "made", Spelling: "Made", LongURL: "https://one.example/"},
 		{Name: "made", Spelling: "MADE", LongURL: "https://two.example/"},
-	}, false)
+	})
 	if done[0].Err != nil || done[0].Created || done[0].Link.Name != "Docs" ||
 		!errors.Is(done[1].Err, link.ErrAliasTaken) || !done[2].Created ||
 		!errors.Is(done[3].Err, link.ErrAliasTaken) {

@@ -9,15 +9,14 @@ import (
 
 // Importer imports links as they are. Links with the same alias are imported in order. A link that
 // already exists with the same long URL stays as it is. After ctx has ended, the Importer begins no
-// further link. Errors of a link: link.ErrBlocked, link.ErrBarred, link.ErrAliasTaken,
+// further link. Errors of a link: link.ErrBlocked, link.ErrAliasTaken,
 // link.ErrDeleted, link.ErrLocked, link.ErrUnavailable.
 type Importer interface {
 	// Import imports links. What it returns is durable. Import is safe to repeat after any error.
-	// For an admin, no link gets link.ErrBarred.
-	Import(ctx context.Context, links []link.Link, admin bool) []link.Imported
+	Import(ctx context.Context, links []link.Link) []link.Imported
 	// TryImport returns what Import would return, and for each alias the link that has it. It only
 	// reads. made has the links that earlier calls would have made, and TryImport adds to it.
-	TryImport(ctx context.Context, links []link.Link, admin bool,
+	TryImport(ctx context.Context, links []link.Link,
 		made map[link.Name]uint64) []link.Imported
 }
 
@@ -32,7 +31,7 @@ type Import struct {
 	// Domain is the domain of all links. nil: the records say which.
 	Domain *link.Domain
 	// Admin is set if an admin imports. Then records in our own formats may have domains that the
-	// service does not have any more, links may be taken down, and no URL is barred.
+	// service does not have any more, links may be taken down.
 	Admin  bool
 	DryRun bool // makes nothing, but keeps some 80 bytes per link in memory
 
@@ -79,12 +78,12 @@ func (im *Import) Add(ctx context.Context, records []Record, now time.Time) []Re
 
 func (im *Import) add(ctx context.Context, links []link.Link) []link.Imported {
 	if !im.DryRun {
-		return im.Links.Import(ctx, links, im.Admin)
+		return im.Links.Import(ctx, links)
 	}
 	if im.made == nil {
 		im.made = map[link.Name]uint64{}
 	}
-	return im.Links.TryImport(ctx, links, im.Admin, im.made)
+	return im.Links.TryImport(ctx, links, im.made)
 }
 
 // link returns the link to import for a record, in its domain.

@@ -24,7 +24,7 @@ type Store interface {
 	Get(ctx context.Context, a link.Name) (link.Link, error)
 	Read(ctx context.Context, a link.Name) (link.Link, error)
 	History(ctx context.Context, a link.Name) (link.Link, error)
-	Import(ctx context.Context, links []link.Link, admin bool) []link.Imported
+	Import(ctx context.Context, links []link.Link) []link.Imported
 	Edit(ctx context.Context, a link.Name, once bool, change func(link.Link) (link.Link,
 		error)) (link.Link, error)
 	EditAll(ctx context.Context, aliases []link.Name, change func(i int, l link.Link) (link.Link,
@@ -182,15 +182,12 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time,
 		if got, err := s.Get(ctx, l.Name); err != nil || !Same(got, l) {
 			t.Errorf("got %+v, %v", got, err)
 		}
-		for _, alias := range []link.Name{"", "chosen"} {
-			w := want("https://example.com/", time.Hour)
-			w.Name = alias
-			if _, _, err := s.Create(ctx, w, ""); !errors.Is(err, link.ErrBarred) {
-				t.Errorf("alias %q: got %v, want %v", alias, err, link.ErrBarred)
-			}
-			w.Owner = "somebody"
-			create(t, s, w) // this owner is responsible for it
+		w := want("https://example.com/", time.Hour)
+		if _, _, err := s.Create(ctx, w, ""); !errors.Is(err, link.ErrDisabled) {
+			t.Errorf("got %v, want %v", err, link.ErrDisabled)
 		}
+		create(t, s, chosen(w, "chosen"))
+		create(t, s, owned(w, "somebody"))
 		l.Disabled = false
 		s.Put(l)
 		l.Shared = true

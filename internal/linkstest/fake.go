@@ -195,15 +195,13 @@ func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link
 	if f.Blocked.Has(context.Background(), want.LongURL) {
 		return link.Link{}, false, link.ErrBlocked
 	}
-	given, leads, bars := f.leads(want)
+	given, leads := f.leads(want)
 	if want.Name.Alias() != "" {
 		l, taken := f.links[want.Name.Domain().Name(want.Alias())]
 		if !taken {
 			l, taken = f.links[want.Name]
 		}
 		switch {
-		case errors.Is(bars, link.ErrBarred):
-			return link.Link{}, false, bars
 		case !taken:
 			return f.put(want), true, nil
 		case want.Owner != "" && indexKey(l) == indexKey(want) &&
@@ -213,8 +211,8 @@ func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link
 		return link.Link{}, false, link.ErrAliasTaken
 	}
 	switch {
-	case bars != nil:
-		return link.Link{}, false, bars
+	case leads && given.State(f.now()) == link.StateDisabled:
+		return link.Link{}, false, link.ErrDisabled
 	case leads:
 		if want.Owner == "" && !given.Shared && (presented == "" || presented != given.ClaimHash) {
 			given.Shared = true
@@ -238,14 +236,12 @@ func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link
 	return link.Link{}, false, link.ErrAliasesTaken
 }
 
-// leads returns the link that the index names for the URL and owner of l, whether it is live, and
-// the error with which it bars the URL.
-func (f *Fake) leads(l link.Link) (named link.Link, live bool, bars error) {
-	named, ok := f.links[f.index[indexKey(l)]]
-	if !ok || indexKey(named) != indexKey(l) {
-		return link.Link{}, false, nil
-	}
-	return named, named.State(f.now()) == link.StateLive, named.Bars(f.now())
+// leads returns the link that the index names for the URL and owner of l, if it is live or disabled.
+func (f *Fake) leads(l link.Link) (named link.Link, ok bool) {
+	named, ok = f.links[f.index[indexKey(l)]]
+	state := named.State(f.now())
+	return named, ok && indexKey(named) == indexKey(l) &&
+		(state == link.StateLive || state == link.StateDisabled)
 }
 
 // Edit applies a change to a link. It calls change without holding the lock, so that another edit
@@ -287,18 +283,13 @@ func (f *Fake) replace(was, l link.Link) (link.Link, error) {
 	}
 	moved := indexKey(l) != indexKey(was)
 	restored := l.DeletedAt.IsZero() && !was.DeletedAt.IsZero()
-	named, leads, bars := f.leads(l)
-	again := moved || restored || was.Disabled && !l.Disabled ||
-		was.Expired(f.now()) && !l.ExpiresAt.Equal(was.ExpiresAt)
-	if errors.Is(bars, link.ErrBarred) && named.Name != l.Name && again && !was.Locked && !l.Locked {
-		return link.Link{}, bars
-	}
-	enters := l.Owner != was.Owner || restored || l.Locked && !was.Locked
+	_, leads := f.leads(l)
+	enters := l.Owner != was.Owner || restored
 	if moved && f.index[indexKey(was)] == l.Name {
 		delete(f.index, indexKey(was))
 		enters = true
 	}
-	if enters && !leads && bars == nil {
+	if enters && !leads {
 		f.index[indexKey(l)] = l.Name
 	}
 	return f.put(l), nil
@@ -377,9 +368,9 @@ func (f *Fake) All(_ context.Context, after string, limit int) ([]link.Link, str
 }
 
 // Import makes the links that do not exist yet, one after the other.
-func (f *Fake) Import(ctx context.Context, links []link.Link, admin bool) []link.Imported {
-	return f.imports(ctx, links, admin, func(l link.Link) link.Link {
-		if _, leads, bars := f.leads(l); (l.Owner == "" || l.Locked) && !leads && bars == nil {
+func (f *Fake) Import(ctx context.Context, links []link.Link) []link.Imported {
+	return f.imports(ctx, links, func(l link.Link) link.Link {
+		if _, leads := f.leads(l); l.Owner == "" && !leads {
 			f.index[indexKey(l)] = l.Name
 		}
 		return f.put(l)
@@ -388,9 +379,9 @@ func (f *Fake) Import(ctx context.Context, links []link.Link, admin bool) []link
 
 // TryImport is Import without making links. It does not remember the long URLs of the links that it
 // would make.
-func (f *Fake) TryImport(ctx context.Context, links []link.Link, admin bool,
+func (f *Fake) TryImport(ctx context.Context, links []link.Link,
 	made map[link.Name]uint64) []link.Imported {
-	done := f.imports(ctx, links, admin, func(l link.Link) link.Link { return l })
+	done := f.imports(ctx, links, func(l link.Link) link.Link { return l })
 	for i, l := range links {
 		if _, again := made[l.Name]; again {
 			done[i].Created = false
@@ -400,7 +391,7 @@ func (f *Fake) TryImport(ctx context.Context, links []link.Link, admin bool,
 	return done
 }
 
-func (f *Fake) imports(ctx context.Context, links []link.Link, admin bool,
+func (f *Fake) imports(ctx context.Context, links []link.Link,
 	make func(link.Link) link.Link) (done []link.Imported) {
 	for _, l := range links {
 		err := f.call()
@@ -408,7 +399,6 @@ func (f *Fake) imports(ctx context.Context, links []link.Link, admin bool,
 		if !ok {
 			there, ok = f.links[l.Name]
 		}
-		_, _, bars := f.leads(l)
 		switch {
 		case err != nil:
 			done = append(done, link.Imported{Err: err})
@@ -416,8 +406,6 @@ func (f *Fake) imports(ctx context.Context, links []link.Link, admin bool,
 			done = append(done, link.Imported{Err: link.ErrUnavailable})
 		case f.Blocked.Has(context.Background(), l.LongURL):
 			done = append(done, link.Imported{Err: link.ErrBlocked})
-		case !ok && !admin && errors.Is(bars, link.ErrBarred):
-			done = append(done, link.Imported{Err: link.ErrBarred})
 		case !ok:
 			done = append(done, link.Imported{Link: make(l), Created: true})
 		case there.GoneReason != link.StateLive && l.Expired(f.now()):

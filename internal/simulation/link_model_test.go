@@ -48,11 +48,10 @@ var linkModel = porcupine.NondeterministicModel{
 // linkEvent is an event in the history of one link.
 type linkEvent struct {
 	event
-	of     string // the link's alias
-	barred map[slot]bool
-	whole  []past         // the longest history that a response told of
-	ended  bool           // whole has all changes
-	tells  map[string]int // how many responses tell of each ETag
+	of    string         // the link's alias
+	whole []past         // the longest history that a response told of
+	ended bool           // whole has all changes
+	tells map[string]int // how many responses tell of each ETag
 }
 
 // step returns the possible states after an event. A history that was told later says which changes
@@ -88,14 +87,9 @@ func (s linkState) any(e linkEvent) []linkState {
 	case e.problem == "conflict":
 		return []linkState{s} // others were faster, many times in a row
 	}
-	barred := e.problem == "target-disabled" || e.op == "claim" && e.problem == "gone"
 	var all []linkState
 	for _, late := range []bool{false, true} {
 		next, status, problem := s.apply(e.event, late)
-		if barred && status == 200 && (problem == "" || problem == "claimed") && next != s &&
-			e.barred[slot{next.url, next.owner}] {
-			return []linkState{s} // another link bars the URL that it would have got: see slot
-		}
 		if status != e.status || problem != e.problem {
 			continue
 		}
@@ -163,8 +157,6 @@ func (s linkState) create(e linkEvent) []linkState {
 	case !e.known() && free:
 		return []linkState{next, {phase: tried}}
 	case !e.known(),
-		// A 403 means that the link that shorten gives for the URL was taken down: see slot.
-		e.status == 403 && (e.by == "" || e.barred[slot{*e.change.url, e.by}]),
 		e.status == 200 && same && s.live(e.from) && s.end == e.told.end,
 		e.status == 409 && s.phase != never && !(same && s.live(e.latest)):
 		return []linkState{s}
@@ -396,7 +388,6 @@ func links(history []event) map[string][]event {
 
 // checkLinks checks the history of each link.
 func (r *round) checkLinks(history []event) {
-	barred := barred(history)
 	for alias, part := range links(history) {
 		var operations []porcupine.Operation
 		var told event
@@ -410,8 +401,8 @@ func (r *round) checkLinks(history []event) {
 			}
 		}
 		for _, e := range part {
-			operations = append(operations, operation(e, linkEvent{e, alias, barred, told.past,
-				told.last, tells}))
+			operations = append(operations, operation(e, linkEvent{e, alias, told.past, told.last,
+				tells}))
 		}
 		r.linearizable(linkModel, operations, "a link", func() []event { return part })
 	}

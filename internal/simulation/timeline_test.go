@@ -12,7 +12,6 @@ type timeline struct {
 	url, owner        []write[string]
 	end               []write[int64]
 	disabled, deleted []write[bool]
-	takenDown         bool // perhaps, at some time
 }
 
 // write is a value that was written at some time between call and ret. Both are real, in Unix
@@ -65,7 +64,6 @@ func timelines(history []event) map[string]*timeline {
 			t.disabled = append(t.disabled, write[bool]{false, e.call, ret, e.node})
 			t.deleted = append(t.deleted, write[bool]{false, e.call, ret, e.node})
 		case "delete", "restore":
-			t.takenDown = t.takenDown || e.op == "delete" && e.by == "admin"
 			t.deleted = append(t.deleted, write[bool]{e.op == "delete", e.call, ret, e.node})
 			continue
 		case "claim":
@@ -87,7 +85,6 @@ func timelines(history []event) map[string]*timeline {
 			t.owner = append(t.owner, write[string]{*c.owner, e.call, ret, e.node})
 		}
 		if c.disabled != nil {
-			t.takenDown = t.takenDown || *c.disabled && e.by == "admin"
 			t.disabled = append(t.disabled, write[bool]{*c.disabled, e.call, ret, e.node})
 		}
 	}
@@ -103,21 +100,6 @@ func (e event) since(reads ...string) int64 {
 		return 0
 	}
 	return max(e.call-int64(trusted), e.jump)
-}
-
-// barred returns the slots that a link that was taken down may have barred at some time.
-func barred(history []event) map[slot]bool {
-	all := map[slot]bool{}
-	for _, t := range timelines(history) {
-		for _, url := range t.url {
-			for _, owner := range t.owner {
-				if t.takenDown || owner.value == "" && has(t.disabled, true) {
-					all[slot{url.value, owner.value}] = true
-				}
-			}
-		}
-	}
-	return all
 }
 
 // checkLists checks that no list has missed a link that its owner had all the time.

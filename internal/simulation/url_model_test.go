@@ -19,7 +19,6 @@ type slotState struct {
 	end      int64
 	left     int64 // the earliest time at which it may have been deleted; 0: it was not
 	disabled bool
-	locked   bool // an admin has taken it down
 }
 
 // over reports whether the link's time may be over by some clock, so that a reaper may have removed
@@ -29,21 +28,15 @@ func (s slotState) over(latest int64) bool {
 		int64(deletedKeep.Seconds()) <= latest
 }
 
-// vacant reports whether a shorten may find no live link in the slot, and none that bars it.
+// vacant reports whether a shorten may find no live link in the slot.
 func (s slotState) vacant(latest int64) bool {
-	return s.alias == "" || s.left != 0 && !s.locked || s.over(latest)
-}
-
-// bars reports whether nobody gets another link for the slot, not even one with a chosen alias.
-func (s slot) bars(at slotState) bool {
-	return at.alias != "" && (at.locked || s.owner == "" && at.disabled && at.left == 0)
+	return s.alias == "" || s.left != 0 || s.over(latest)
 }
 
 // slotModel is what shorten promises. For each owner, and for nobody, a URL has one link at a time
 // that shorten makes and gives. The link stays until it ends, or is edited, claimed or deleted. A
 // 201 comes only if there is none. A link that enters in another way, by an edit, a transfer, a
-// claim or a restore, may take a free place. If an admin takes the link down, its owner gets no
-// other one for the URL.
+// claim or a restore, may take a free place.
 //
 // Other checks cover what responses other than a 201 say about the link itself: see timeline.
 func slotModel(s slot) porcupine.NondeterministicModel {
@@ -64,8 +57,6 @@ type slotEvent struct {
 	event
 	entered  bool // its link may have entered the index in another way than by a shorten
 	disabled bool // some link that may be in the slot was disabled at some time
-	barred   bool // some link that may be in the slot was taken down at some time
-	comes    bool // its link has certainly got the URL and owner of the slot, or is live again
 }
 
 // slots returns the history of each slot: the shortens of its URL and owner, and the changes of the
@@ -85,7 +76,6 @@ func slots(history []event) map[slot][]slotEvent {
 		}
 	}
 	times := timelines(history)
-	bars := barred(history)
 	for s, aliases := range in {
 		disabled := false
 		for alias, t := range times {
@@ -94,42 +84,18 @@ func slots(history []event) map[slot][]slotEvent {
 		}
 		for _, e := range history {
 			of, ok := e.slot()
-			comes := times[e.alias].comes(e, s)
-			if ok && of == s || e.op != "shorten" && e.writes() && aliases[e.alias] || comes {
-				parts[s] = append(parts[s], slotEvent{e, changed[e.told.alias], disabled, bars[s],
-					comes})
+			if ok && of == s || e.op != "shorten" && e.writes() && aliases[e.alias] {
+				parts[s] = append(parts[s], slotEvent{e, changed[e.told.alias], disabled})
 			}
 		}
 	}
 	return parts
 }
 
-// comes reports whether an event has certainly given its link the URL and owner of a slot, or has
-// made it live again. t is the link's timeline.
-func (t *timeline) comes(e event, s slot) bool {
-	was := func(writes []write[string], value string) bool {
-		others := slices.DeleteFunc(slices.Clone(writes), func(w write[string]) bool {
-			return w.call == e.call
-		})
-		return slices.Contains(possible(others, e, e.call), value)
-	}
-	there := e.status == 200 && e.told.url == s.url && e.told.owner == s.owner
-	switch {
-	case e.choice():
-		return e.known() && e.status != 403 && *e.change.url == s.url && e.by == s.owner
-	case e.op == "edit":
-		return there && !(was(t.url, s.url) && was(t.owner, s.owner))
-	case e.op == "claim":
-		return e.problem == "claimed" && e.by == s.owner &&
-			!slices.ContainsFunc(t.url, func(w write[string]) bool { return w.value != s.url })
-	}
-	return there && e.op == "restore"
-}
-
 // slot returns the slot of a shorten that drew an alias, was given the existing link, or was
 // refused because of that link.
 func (e event) slot() (s slot, ok bool) {
-	if e.op != "shorten" || e.choice() && e.status != 403 || !e.known() {
+	if e.op != "shorten" || e.choice() || !e.known() {
 		return slot{}, false // an unknown one counts once a response tells of its link: see births
 	}
 	return slot{*e.change.url, e.by}, true
@@ -152,25 +118,15 @@ func (e event) writes() bool {
 }
 
 func (s slot) step(at slotState, e slotEvent) []slotState {
-	if e.comes && at.alias != e.alias && s.bars(at) && !at.over(e.latest) {
-		return nil // that would be a way round what an admin did
-	}
 	if e.op != "shorten" {
 		return s.change(at, e.event)
-	}
-	if e.choice() {
-		if e.comes || s.bars(at) || at.vacant(e.latest) && e.barred {
-			return []slotState{at}
-		}
-		return nil
 	}
 	made := slotState{alias: e.told.alias, end: *e.change.end}
 	vacant := at.vacant(e.latest)
 	switch {
 	case e.birth && vacant:
 		return []slotState{made, at} // at: the process died before the link entered the index
-	case e.birth, e.status == 403 && (at.alias != "" && at.disabled || s.bars(at) ||
-		vacant && (e.disabled || e.barred)),
+	case e.birth, e.status == 403 && (at.alias != "" && at.disabled || vacant && e.disabled),
 		e.status == 200 && at.alias == e.told.alias:
 		return []slotState{at}
 	case e.status == 201 && vacant:
@@ -188,10 +144,8 @@ func (s slot) change(at slotState, e event) []slotState {
 		return []slotState{at}
 	}
 	next, gone := at, slotState{}
-	takesDown := e.by == "admin" && s.owner != "admin"
 	switch e.op {
 	case "delete":
-		next.locked = at.locked || takesDown
 		if next.left == 0 {
 			next.left = e.from
 		}
@@ -202,28 +156,19 @@ func (s slot) change(at slotState, e event) []slotState {
 		}
 		return []slotState{at, gone}
 	case "restore":
-		if next.locked {
-			// It leaves the index before it is live, and another link may come meanwhile.
-			next.left, next.locked = 0, at.disabled
-			if e.known() && e.status >= 300 {
-				next = at
-			}
-			return []slotState{next, gone}
-		}
 		if e.known() && e.status >= 300 {
 			return []slotState{at}
 		}
 		next.left = 0
 	case "edit":
 		v := e.change.apply(view{url: s.url, owner: s.owner, end: at.end, disabled: at.disabled})
-		v.locked = v.disabled && (at.locked || e.change.disabled != nil && takesDown)
 		if e.known() {
 			v = e.told
 		}
 		if v.url != s.url || v.owner != s.owner {
 			return []slotState{gone}
 		}
-		next.end, next.disabled, next.locked = v.end, v.disabled, v.locked
+		next.end, next.disabled = v.end, v.disabled
 	}
 	if at.over(e.latest) { // a reaper may have removed it already
 		return []slotState{next, gone}

@@ -58,7 +58,7 @@ func checkCommand(ctx context.Context, c commandEnv, args []string) error {
 		return fmt.Errorf("the check is not complete: %w", err)
 	}
 	summary(c.stdout, done, c.now(), begin)
-	left := done.Found - done.Mended
+	left := done.Found - done.Mended - done.Strays
 	switch {
 	case left == 0:
 		return nil
@@ -95,7 +95,7 @@ func summary(w io.Writer, done storage.CheckResult, now, begin time.Time) {
 	fmt.Fprintf(w, "%d rows of %d tables were read in %v. Found: %d. Mended: %d.\n",
 		total, len(done.Rows), took, done.Found, done.Mended)
 	if done.Young > 0 {
-		fmt.Fprintf(w, "Not judged, since they, or their links, were written in the last minute "+
+		fmt.Fprintf(w, "Not judged, since they, or their links, were written less than two minutes "+
 			"before: %d rows. Check again for those.\n", done.Young)
 	}
 	if done.Overdue > 0 {

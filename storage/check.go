@@ -95,6 +95,9 @@ type CheckResult struct {
 	// than MinAge
 	Young                 int64
 	Found, Mended, Failed int64
+	// Strays is how many of Found are ListedWithoutLink and not mended. The next list of their owner
+	// deletes them.
+	Strays int64
 	// Overdue is the number of expiry rows that are due and that no reaper has handled yet.
 	// OldestDue is when the first of them was due.
 	Overdue   int64
@@ -175,7 +178,7 @@ type checking struct {
 	expiries prints // keys of expiry rows
 	due      prints // aliases of expiry rows that are due
 	ending   prints // aliases of expiry rows, once for each row
-	guards   prints // aliases with the index keys of their guards, and rows of owners' lists
+	guards   prints // aliases with the index keys of their guards
 	listed   prints // keys of rows of owners' lists
 	aliases  prints // aliases of links
 	indexed  prints // aliases of links with their index keys
@@ -316,6 +319,9 @@ func (c *checking) found(ctx context.Context, damage Damage, t *store, row rowKe
 	if f.Err != nil {
 		c.done.Failed++
 	}
+	if f.Damage == ListedWithoutLink && !f.Mended {
+		c.done.Strays++
+	}
 	c.told.Found(f)
 	return ctx.Err()
 }
@@ -369,9 +375,6 @@ func (c *checking) collectExpiry(ctx context.Context) error {
 		c.ending.add(c.print(string(e.alias)))
 		for _, key := range e.keys {
 			c.guards.add(c.print(string(e.alias), key))
-		}
-		for _, listed := range e.listed {
-			c.guards.add(c.print(listed.partition, listed.key))
 		}
 		if wrongExpiry(r) != "" {
 			return nil
@@ -526,31 +529,8 @@ func (c *checking) lookAtLink(ctx context.Context, a link.Name) error {
 		return err
 	}
 	return c.found(ctx, LinkNotListed, c.s.links.rows,
-		row, func(ctx context.Context) error { return c.relist(ctx, l) },
+		row, func(ctx context.Context) error { return c.s.owners.put(ctx, l) },
 		"its owner's list lacks it")
-}
-
-// relist adds a link to its owner's list, unless it has ended since it was read.
-func (c *checking) relist(ctx context.Context, l linkRow) error {
-	listed, err := c.s.owners.insert(ctx, l)
-	if errors.Is(err, table.ErrExists) || errors.Is(err, table.ErrGone) {
-		// A create or an import was first, and may still make its link or undo it. After this
-		// write it cannot delete the row by the ETag that the row had. Nor does this delete it.
-		listed, err = "", c.s.owners.put(ctx, l)
-	}
-	if err != nil {
-		return err
-	}
-	// A reaper that ends the link may have looked for the row before.
-	now, err := c.s.read(ctx, l.Name)
-	if err == nil && now.Owner == l.Owner || err != nil && !errors.Is(err, link.ErrNotFound) {
-		return err
-	}
-	// An import may have made the same link since, and has then written the row anew.
-	if err := c.s.owners.delete(ctx, l.Link, listed); !errors.Is(err, table.ErrChanged) {
-		return err
-	}
-	return nil
 }
 
 func wrongIndex(r listedRow) string {
@@ -670,8 +650,8 @@ func (c *checking) lookAtExpiry(ctx context.Context, r listedRow, a link.Name) e
 	return c.found(ctx, ExpiryWithoutLink, t, r.rowKey, func(ctx context.Context) error {
 		d, reaping := &due{expiryRow: readExpiry(r)}, &reaping{s: c.s}
 		seen, err := reaping.readGuarded(ctx, d)
-		if err == nil { // owners' lists drop their young rows later
-			_, err = reaping.dropStale(ctx, d, seen)
+		if err == nil {
+			err = reaping.dropStale(ctx, d, seen)
 		}
 		if err != nil {
 			return err
@@ -686,8 +666,9 @@ func (c *checking) lookAtExpiry(ctx context.Context, r listedRow, a link.Name) e
 func (c *checking) checkOwners(ctx context.Context) error {
 	err := c.scan(ctx, c.s.owners.rows, []string{"PartitionKey", "RowKey",
 		"Timestamp"}, func(r listedRow) look {
-		print := c.print(r.partition, r.key)
-		if c.owned.has(print) || c.guards.has(print) || !c.old(r) {
+		// A younger row may belong to a create or a transfer that stands still.
+		young := c.told.MinAge > 0 && r.writtenAt.After(c.now.Add(-strayAfter))
+		if young || c.owned.has(c.print(r.partition, r.key)) {
 			return nil
 		}
 		return func(ctx context.Context) error { return c.lookAtOwner(ctx, r) }

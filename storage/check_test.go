@@ -411,7 +411,9 @@ func TestCheckLeavesWhatIsYoung(t *testing.T) {
 				}
 				return done
 			}
-			if done := young(time.Hour); done.Found != 0 || done.Young == 0 {
+			// Rows of lists are young for an hour in any case, and are not counted as such.
+			counted := !strings.Contains(strings.Join(d.want, ""), "listed-without-link")
+			if done := young(time.Hour); done.Found != 0 || done.Young == 0 && counted {
 				t.Errorf("got %+v", done)
 			}
 			if after := r.everything(); !reflect.DeepEqual(after, before) {

@@ -347,9 +347,8 @@ func (c *creation) dropBefore(ctx context.Context) {
 			c.s.config.Log.Warn(telemetry.LogExpiryRowLeft, "alias", c.own.Name, "error", err)
 		}
 	}
-	if c.ownListed != "" {
-		left(c.s.owners.delete(ctx, c.own.Link, c.ownListed))
-	}
+	left(c.s.owners.delete(ctx, rowKey{ownerPartition(c.own.Owner), ownerKey(c.own.Link),
+		c.ownListed}))
 	if c.ownExpiry != "" {
 		partition, key := expiryKey(c.due(), c.own.Name)
 		left(c.s.expiry.delete(ctx, rowKey{partition, key, c.ownExpiry}))
@@ -360,15 +359,23 @@ func (c *creation) dropBefore(ctx context.Context) {
 // live link by then, enter undoes the insert and returns the other link instead.
 func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, created bool,
 	err error) {
-	for {
+	for guarded := false; ; {
 		// A crash here leaves a link that no response has named. It expires like any other. If it
 		// never expires, its owner sees it.
 		if err := c.until.inTime(); err != nil {
 			return link.Link{}, false, err
 		}
+		if !guarded && c.s.endsSoon(c.own.Link) {
+			// The reaper may end the link before the row of the index arrives, also if this process
+			// dies meanwhile.
+			if _, err := c.s.guard(ctx, c.own.Link, c.own.Link); err != nil {
+				return link.Link{}, false, err
+			}
+			guarded = true
+		}
 		_, late, err := c.s.index.put(ctx, c.own.Link, seen)
-		if late {
-			// An insert may still arrive after the own link has moved on, or is gone. By the guard,
+		if !guarded && (late || err != nil && !errors.Is(err, table.ErrChanged)) {
+			// The row may still arrive after the own link has moved on, or is gone. By the guard,
 			// the reaper finds the row.
 			if _, err := c.s.guard(ctx, c.own.Link, c.own.Link); err != nil {
 				c.s.config.Log.Warn(telemetry.LogIndexRowLate, "alias", c.own.Name, "error", err)
@@ -415,8 +422,8 @@ func (c *creation) undo(ctx context.Context) {
 // repair is for a process that was stopped, in the middle of a write, for longer than a create may
 // take. Even if the write returned an error, it may have been applied after the reaper was there.
 // Other creates may have found the link by its index row and told their callers of it, so repair
-// does not undo the link. It writes the link's expiry row and its owner's row again. If the link
-// was already reaped, it deletes the orphaned index row.
+// does not undo the link. It writes the link's expiry row again, and a guard: by that, the reaper
+// finds a row of the index whose link was reaped.
 func (c *creation) repair(ctx context.Context) {
 	if !c.until.stopped() {
 		return
@@ -424,34 +431,19 @@ func (c *creation) repair(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	failed := func(left string, err error) {
-		c.s.config.Log.Error(telemetry.LogCreateTooLate, "left", left, "alias", c.own.Name,
-			"error", err)
+		if err != nil {
+			c.s.config.Log.Error(telemetry.LogCreateTooLate, "left", left, "alias", c.own.Name,
+				"error", err)
+		}
 	}
 	if !c.own.ExpiresAt.IsZero() {
 		// The row is written anew, since a reaper that found no link may be about to delete the old
 		// one.
-		if _, err := c.s.expiry.put(ctx, c.due(), c.own.Name); err != nil {
-			failed("a link without its expiry row", err)
-		}
+		_, err := c.s.expiry.put(ctx, c.due(), c.own.Name)
+		failed("a link without its expiry row", err)
 	}
 	if c.want.Name.Alias() == "" {
-		// A reaper that is ending the link may have looked for its row of the index before that row
-		// was inserted. By the guard, a later run looks once more.
-		if _, err := c.s.guard(ctx, c.own.Link, c.own.Link); err != nil {
-			failed("perhaps an index row without its link", err)
-		}
-	}
-	there, err := c.s.links.get(ctx, c.own.Name)
-	if err == nil && there.createID == c.own.createID && there.Owner != "" {
-		if err := c.s.owners.put(ctx, there); err != nil {
-			failed("a link that its owner's list lacks", err)
-		}
-	}
-	if err == nil && there.createID == c.own.createID || err != nil &&
-		!errors.Is(err, link.ErrNotFound) {
-		return
-	}
-	if err := c.s.index.remove(ctx, indexKey(c.own.Link), c.own.Name); err != nil {
-		failed("an index row without its link", err)
+		_, err := c.s.guard(ctx, c.own.Link, c.own.Link)
+		failed("perhaps an index row without its link", err)
 	}
 }

@@ -63,14 +63,14 @@ func TestWhatStorageAnswersIsReported(t *testing.T) {
 	}{
 		"errors that are expected": {
 			func(t *testing.T, r *rig, s *storage.Links) {
-				l := r.create(s, "https://example.com/", time.Minute)
+				l := r.create(s, "https://example.com/", time.Hour)
 				if _, err := s.Get(ctx, l.Name); err != nil {
 					t.Error(err)
 				}
 				if _, err := s.Get(ctx, "nobody"); err == nil {
 					t.Error("found")
 				}
-				r.clock.Advance(2 * time.Minute)
+				r.clock.Advance(2 * time.Hour)
 				if _, err := s.Reap(ctx); err != nil {
 					t.Error(err)
 				}
@@ -162,7 +162,7 @@ func TestWhatStorageAnswersIsReported(t *testing.T) {
 					}
 					return faultproxy.None
 				})
-				r.create(s, "https://example.com/", time.Minute)
+				r.create(s, "https://example.com/", time.Hour)
 			},
 			func(r *rig) []string {
 				return []string{

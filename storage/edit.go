@@ -175,10 +175,10 @@ func (e *editing) try(ctx context.Context, a link.Name, change func(link.Link) (
 		case changed && written.retried && e.once:
 			// The edit may have been applied, its response lost, and another edit applied after it.
 			err = fmt.Errorf("%w: %w", link.ErrUnavailable, errOverwritten)
-		case changed && !written.retried && m.guard.etag != "" && next.Owner == was.Owner:
+		case changed && !written.retried && m.guard.etag != "":
 			// This try has changed nothing. If its guard stayed, the next try, and the edits of
 			// others, would have to find a free second after it. A transfer has added a row to the
-			// list of the new owner, for which its guard stays.
+			// list of the new owner, which stays: another transfer may rely on it by now.
 			_ = e.s.expiry.delete(ctx, m.guard)
 		}
 		return linkRow{}, err
@@ -196,7 +196,7 @@ type move struct {
 
 // prepare writes what has to be there before the link is written. If the rows that lead to the link
 // are to change, it writes a guard before them. The guard stays if anything fails, and by it the
-// reaper puts the index and the lists of owners in order.
+// reaper puts the index in order.
 func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (m move, err error) {
 	if !next.ExpiresAt.Equal(was.ExpiresAt) {
 		next.expiryETag = ""
@@ -261,11 +261,7 @@ func (e *editing) tidy(ctx context.Context, was, next linkRow, m move) {
 		return // the edit does not change what leads to the link
 	}
 	late, err := e.lead(ctx, was.Link, next.Link, m.enters)
-	if m.listed.etag != "" && err == nil {
-		if err = e.s.owners.rows.delete(ctx, m.listed); errors.Is(err, table.ErrChanged) {
-			late, err = true, nil // perhaps by a transfer back; the reaper finds out
-		}
-	}
+	left(e.s.owners.delete(ctx, m.listed)) // as it was before: a transfer back has written it anew
 	if !left(err) && !late && !e.s.endsSoon(next.Link) {
 		left(e.s.expiry.delete(ctx, m.guard))
 	}
@@ -316,14 +312,12 @@ func (e *editing) repair(ctx context.Context, was, next linkRow) {
 	if due := e.s.due(next.Link); !due.IsZero() {
 		_, err = e.s.expiry.put(ctx, due, next.Name)
 	}
-	if err == nil && next.Owner != "" {
-		err = e.s.owners.put(ctx, next)
-	}
 	if err == nil {
 		_, err = e.s.guard(ctx, was.Link, next.Link)
 	}
 	if err != nil {
-		e.s.config.Log.Error(telemetry.LogCreateTooLate, "left", "a link without its expiry row",
-			"alias", next.Name, "error", err)
+		e.s.config.Log.Error(telemetry.LogCreateTooLate, "left",
+			"perhaps a link without its expiry row, or an index row of another URL", "alias",
+			next.Name, "error", err)
 	}
 }

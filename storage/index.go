@@ -12,24 +12,17 @@ import (
 // indexTries is how often the index is read and written again because others write it meanwhile.
 const indexTries = 5
 
-// guardAfter is how long after its insert a guard is due, and at which age a row goes whose link is
-// missing. That is after the Timeout of its operation, after the minute in which storage may still
+// guardAfter is how long after its insert a guard is due, and at which age an expiry row or a row
+// that lists a key goes if what it leads to is missing. That is after the Timeout of its operation, after the minute in which storage may still
 // apply an abandoned try, and after the half minute by which the reaper's clock may be ahead.
 const guardAfter = 2 * time.Minute
 
 // guard inserts an expiry row that makes the reaper look at a link once the writes that follow are
-// over. It names the rows of the index and of owners' lists that lead to the link as it was, and as
-// it is to become. The caller deletes it after the writes, unless one of them may arrive late.
+// over. It names the rows of the index that lead to the link as it was, and as it is to become. The
+// caller deletes it after the writes, unless one of them may arrive late.
 func (s *Links) guard(ctx context.Context, was, next link.Link) (rowKey, error) {
 	e := newExpiry(s.soon(guardAfter), next.Name)
 	e.OldIndexKey, e.NewIndexKey = indexKey(was), indexKey(next)
-	e.OwnerRowKey = ownerKey(next)
-	if was.Owner != "" {
-		e.OldOwnerPartition = ownerPartition(was.Owner)
-	}
-	if next.Owner != was.Owner {
-		e.NewOwnerPartition = ownerPartition(next.Owner)
-	}
 	return s.expiry.insertFree(ctx, e)
 }
 

@@ -279,7 +279,7 @@ func (k *Keys) all(ctx context.Context) ([]access.Key, error) {
 // ofOwners returns the keys of some owners, and how many listed ones may be about to be inserted.
 func (k *Keys) ofOwners(ctx context.Context, owners []string) (keys []access.Key, coming int,
 	err error) {
-	strays := newStrays(k.config, k.rows)
+	strays := newStrays(k.config, k.rows, guardAfter)
 	lists := make([][]listedRow, len(owners))
 	err = eachListed(ctx, len(owners), func(ctx context.Context, i int) (err error) {
 		lists[i], err = k.rows.first(ctx, table.Range{Partition: keyList(owners[i])}, math.MaxInt)
@@ -366,7 +366,7 @@ func (k *Keys) Revoke(ctx context.Context, id string, owners []string) error {
 
 // revoked finishes a Revoke that was cut short.
 func (k *Keys) revoked(ctx context.Context, id string, owners []string) error {
-	strays := newStrays(k.config, k.rows)
+	strays := newStrays(k.config, k.rows, guardAfter)
 	// For an admin, nothing tells which list has the key. That owner's List drops the row.
 	var listed atomic.Bool
 	err := eachListed(ctx, len(owners), func(ctx context.Context, i int) error {

@@ -296,8 +296,7 @@ func (r *rig) endAll(s *storage.Links) {
 	if r.clicked {
 		must(func() error { return rollUp(ctx, r, s) })
 	}
-	// rows that lead nowhere are dropped once they are a minute old
-	r.clock.Advance(10 * time.Minute)
+	r.clock.Advance(2 * time.Hour) // lists delete rows that lead nowhere once they are an hour old
 	if len(r.Rows(r.Owners)) > 0 {
 		for _, owner := range []string{"a", "b"} {
 			must(func() error {

@@ -20,6 +20,10 @@ const (
 	listPage        = 200
 	listChunk       = 128 // how many links it reads before it checks how many are still wanted
 	listConcurrency = 32  // how many links, or other rows, are read at the same time
+	// strayAfter is the age at which a row is deleted that leads to no link of its owner. It is
+	// longer than a process stands still between two calls: a transfer or a create writes the row
+	// before the link.
+	strayAfter = time.Hour
 )
 
 // List returns up to limit of an owner's links for which keep is true, newest first, as they are in
@@ -28,8 +32,9 @@ const (
 // 1,000 links at most, and at fewer if storage is slow. So it may return fewer than limit although
 // there are more. It calls keep for one link after the other.
 //
-// Without a filter it makes one call more than there are links in the page. It also deletes rows
-// that lead nowhere. Errors: link.ErrPosition if after cannot be a position, link.ErrUnavailable.
+// Without a filter it makes one call more than there are links in the page. Rows that lead to no
+// link of the owner are not shown. Nothing but List deletes them, once they are strayAfter old.
+// Errors: link.ErrPosition if after cannot be a position, link.ErrUnavailable.
 func (s *Links) List(ctx context.Context, owner, after string, limit int,
 	keep func(link.Link) bool) (links []link.Link, next string, err error) {
 	if len(after) > table.MaxKey || !utf8.ValidString(after) ||
@@ -38,7 +43,7 @@ func (s *Links) List(ctx context.Context, owner, after string, limit int,
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
-	strays := newStrays(s.config, s.owners.rows)
+	strays := newStrays(s.config, s.owners.rows, strayAfter)
 	var rows []listedRow // rows that were not looked at yet
 	more := true         // the table may have more rows
 	deadline, _ := ctx.Deadline()

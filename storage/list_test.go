@@ -352,21 +352,21 @@ func TestListDropsOldRowsThatLeadNowhere(t *testing.T) {
 		during func(r *rig, strays []rawtables.Entity) func(faultproxy.Call)
 		left   int // of the rows that lead nowhere
 	}{
-		"old rows":   {before: func(r *rig) { r.clock.Advance(time.Hour) }},
+		"old rows":   {before: func(r *rig) { r.clock.Advance(2 * time.Hour) }},
 		"young rows": {before: func(r *rig) {}, left: 6},
 		"a process that was stopped after it had read young rows": {
 			before: func(r *rig) {},
 			during: func(r *rig, _ []rawtables.Entity) func(faultproxy.Call) {
 				return func(c faultproxy.Call) {
 					if c.Operation == "QueryEntities" {
-						r.clock.Advance(time.Hour)
+						r.clock.Advance(2 * time.Hour)
 					}
 				}
 			},
 			left: 6,
 		},
 		"rows that are written anew meanwhile": {
-			before: func(r *rig) { r.clock.Advance(time.Hour) },
+			before: func(r *rig) { r.clock.Advance(2 * time.Hour) },
 			during: func(r *rig, strays []rawtables.Entity) func(faultproxy.Call) {
 				return func(c faultproxy.Call) {
 					if c.Operation == "QueryEntities" {
@@ -379,7 +379,7 @@ func TestListDropsOldRowsThatLeadNowhere(t *testing.T) {
 			left: 6,
 		},
 		"a clock that is ahead of that of storage": {
-			before: func(r *rig) { r.clock.Advance(time.Hour) },
+			before: func(r *rig) { r.clock.Advance(2 * time.Hour) },
 			left:   6,
 		},
 	} {
@@ -452,7 +452,7 @@ func TestListWhileALinkIsMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.proxy.Reset()
-	r.clock.Advance(time.Hour)
+	r.clock.Advance(2 * time.Hour)
 	if links, _, err := other.List(ctx, "ann", "", 50, all); err != nil || len(links) != 1 ||
 		links[0].Name != l.Name {
 		t.Errorf("got %+v, %v", links, err)
@@ -490,7 +490,7 @@ func TestFaultsDuringAList(t *testing.T) {
 	r.proxy.Reset()
 	r.Put(r.Owners, rawtables.Owner(link.Link{Name: "nowhere", Owner: "ann",
 		CreatedAt: r.clock.Now()}))
-	r.clock.Advance(time.Hour)
+	r.clock.Advance(2 * time.Hour)
 	r.proxy.Before(faultproxy.On("DeleteEntity", "", faultproxy.Refuse))
 	if links, _, err := s.List(ctx, "ann", "", 40, all); err != nil ||
 		!slices.Equal(aliasesOf(links), made) {

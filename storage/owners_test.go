@@ -28,8 +28,9 @@ func TestStorageCallsOfOwnersOperations(t *testing.T) {
 		insertLink, update                    = "InsertEntity ShortUrls", "UpdateEntity ShortUrls"
 		insertExpiry, putExpiry, deleteExpiry = "InsertEntity ShortUrlsExpiryIndex",
 			"UpdateEntity ShortUrlsExpiryIndex", "DeleteEntity ShortUrlsExpiryIndex"
-		insertOwner, putOwner, deleteOwner = "InsertEntity ShortUrlsByOwner",
-			"UpdateEntity ShortUrlsByOwner", "DeleteEntity ShortUrlsByOwner"
+		getOwner, insertOwner, putOwner, deleteOwner = "GetEntity ShortUrlsByOwner",
+			"InsertEntity ShortUrlsByOwner", "UpdateEntity ShortUrlsByOwner",
+			"DeleteEntity ShortUrlsByOwner"
 		tell = "UpdateEntity ShortUrlsState"
 	)
 	for name, test := range map[string]struct {
@@ -70,7 +71,7 @@ func TestStorageCallsOfOwnersOperations(t *testing.T) {
 			putOwner, getIndex, update, deleteExpiry, getIndex, insertIndex, read, read,
 			deleteIndex, deleteExpiry}},
 		"reap an owner's link": {operation{there("a", url1, time.Hour, later(time.Hour)), reap},
-			[]string{read, getIndex, read, deleteIndex, deleteOwner,
+			[]string{read, getOwner, getIndex, read, deleteIndex, deleteOwner,
 				"SubmitTransaction ShortUrlsExpiryIndex", update, deleteExpiry}},
 		"reap a tombstone": {operation{tombstone, reap},
 			[]string{read, "DeleteEntity ShortUrls", "GetEntity ShortUrlsClickTotals",

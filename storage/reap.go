@@ -225,7 +225,7 @@ func (r *reaping) look(ctx context.Context, d *due) error {
 		// then, the insert of its link may still arrive. The next run looks again.
 		return nil
 	}
-	if settled, err := r.dropStale(ctx, d, seen); err != nil || !settled {
+	if err := r.dropStale(ctx, d, seen); err != nil {
 		return err
 	}
 	end := r.s.end(d.link.Link)
@@ -273,86 +273,38 @@ func (r *reaping) keep(ctx context.Context, l linkRow, end time.Time) error {
 			return err
 		}
 	}
-	if l.GoneReason != link.StateLive {
-		return nil // a tombstone has nothing else
-	}
-	if l.Owner != "" {
-		if err := r.relist(ctx, l); err != nil {
-			return err
-		}
-	}
-	if !l.DeletedAt.IsZero() {
-		return nil // a deleted link has no place in the index
+	if l.GoneReason != link.StateLive || !l.DeletedAt.IsZero() {
+		return nil // a tombstone or a deleted link has no place in the index
 	}
 	return r.s.enterGuarded(ctx, l.Link)
 }
 
-// relist adds a link that was read to the list of its owner. If the link has another owner by now,
-// a guard makes a later run look at that list again.
-func (r *reaping) relist(ctx context.Context, l linkRow) error {
-	if err := r.s.owners.put(ctx, l); err != nil {
-		return err
-	}
-	now, err := r.s.links.get(ctx, l.Name)
-	if err != nil && !decided(err) || err == nil && now.Owner == l.Owner {
-		return err
-	}
-	_, err = r.s.guard(ctx, now.Link, l.Link)
-	return err
-}
-
-// guarded are the rows that a guard names, as a reaper has read them. Other expiry rows name none.
-type guarded struct {
-	index  []indexRow // for each key of the guard
-	listed []listedRow
-	strays *strays
-}
-
-func (r *reaping) readGuarded(ctx context.Context, d *due) (g guarded, err error) {
-	g.strays = newStrays(r.s.config, r.s.owners.rows)
+// readGuarded reads the rows of the index that a guard names, one for each of its keys.
+func (r *reaping) readGuarded(ctx context.Context, d *due) (seen []indexRow, err error) {
 	for _, key := range d.keys {
-		seen, err := r.s.index.get(ctx, key)
+		row, err := r.s.index.get(ctx, key)
 		if err != nil && !errors.Is(err, table.ErrGone) {
-			return g, err
+			return nil, err
 		}
-		g.index = append(g.index, seen)
+		seen = append(seen, row)
 	}
-	for _, key := range d.listed {
-		// "!" comes before every character that a name may go on with.
-		one := table.Range{Partition: key.partition, From: key.key, Before: key.key + "!"}
-		rows, err := r.s.owners.rows.first(ctx, one, 1)
-		if err != nil {
-			return g, err
-		}
-		g.listed = append(g.listed, rows...)
-	}
-	return g, nil
+	return seen, nil
 }
 
-// dropStale deletes the rows that a guard names if they lead to the link and do not fit its present
-// URL and owner. They were read before the link: an edit that makes them fit writes them anew. It
-// writes the row of the index after the link, but the row of an owner's list before the link.
-// settled is false if a row of a list is so young that the link may be about to get that owner.
-func (r *reaping) dropStale(ctx context.Context, d *due, seen guarded) (settled bool, err error) {
-	l := d.link.Link
+// dropStale deletes the rows of the index that a guard names if they lead to the link and do not fit
+// its present URL and owner. They were read before the link: an edit that makes them fit writes
+// them anew, after the link.
+func (r *reaping) dropStale(ctx context.Context, d *due, seen []indexRow) error {
 	for i, key := range d.keys {
-		if seen.index[i].alias != string(d.alias) || l.LongURL != "" && key == indexKey(l) {
+		l := d.link.Link
+		if seen[i].alias != string(d.alias) || l.LongURL != "" && key == indexKey(l) {
 			continue
 		}
-		if err := r.s.index.drop(ctx, key, seen.index[i].etag); err != nil {
-			return false, err
+		if err := r.s.index.drop(ctx, key, seen[i].etag); err != nil {
+			return err
 		}
 	}
-	settled = true
-	for _, row := range seen.listed {
-		if l.Owner == "" || row.partition != ownerPartition(l.Owner) || row.key != ownerKey(l) {
-			old, err := seen.strays.tryDrop(ctx, row)
-			if settled = old && settled; err != nil {
-				return false, err
-			}
-		}
-	}
-	return settled, nil
+	return nil
 }
 
 // prepareTombstones inserts the expiry rows of the tombstones that are to replace links. It returns
@@ -396,8 +348,9 @@ func (r *reaping) tombstone(l link.Link) link.Link {
 	return link.Link{Name: l.Name, GoneReason: link.StateExpired, GoneAt: l.ExpiresAt}
 }
 
-// endLink deletes what leads to a link, and then the link, or replaces it by its tombstone. A crash
-// in between leaves the expiry row, by which the next run goes on. table.ErrChanged: the link was
+// endLink deletes the link's row of the index, then the link, or replaces it by its tombstone, and
+// then its row in its owner's list. A crash in between leaves the expiry row, by which the next run
+// goes on, or the row in the list, which the next list deletes. table.ErrChanged: the link was
 // renewed, or may have been.
 func (r *reaping) endLink(ctx context.Context, d *due) error {
 	if r.s.config.Now().Round(0).Sub(d.read) > lookAgainAfter/2 {
@@ -426,14 +379,15 @@ func (r *reaping) endLink(ctx context.Context, d *due) error {
 
 func (r *reaping) unlink(ctx context.Context, d *due) (err error) {
 	l := d.link
+	var listed rowKey
 	if l.GoneReason == link.StateLive {
-		if _, err := r.s.withdraw(ctx, l, indexKey(l.Link)); err != nil {
+		// Its row in the list has the ETag of before the link ends: who makes the alias anew, or
+		// gives the renewed link away, writes the row anew.
+		if listed, err = r.s.owners.listed(ctx, l.Link); err != nil {
 			return err
 		}
-		if l.Owner != "" {
-			if err := r.s.owners.delete(ctx, l.Link, table.Any); err != nil {
-				return err
-			}
+		if _, err := r.s.withdraw(ctx, l, indexKey(l.Link)); err != nil {
+			return err
 		}
 	}
 	r.s.cache.forget(l.Name)
@@ -443,7 +397,10 @@ func (r *reaping) unlink(ctx context.Context, d *due) (err error) {
 		err = r.remove(ctx, l)
 	}
 	r.s.cache.forget(l.Name)
-	return err
+	if err != nil {
+		return err
+	}
+	return r.s.owners.delete(ctx, listed)
 }
 
 // remove deletes the last row of a link, and then what is rolled up of its clicks. A roll-up that

@@ -42,7 +42,7 @@ func TestReapCatchesUpOverManyDays(t *testing.T) {
 			r.expired(5, 9*dayLong, "nine")
 			r.expired(4, time.Second, "now")
 			r.expired(1, 0, "zero")
-			alive := r.create(s, "https://example.com/alive", time.Minute)
+			alive := r.create(s, "https://example.com/alive", time.Hour)
 			done, err := s.Reap(ctx)
 			if want := (link.ReapResult{Deleted: 17, Complete: true}); err != nil || done != want {
 				t.Errorf("got %+v, %v, want %+v", done, err, want)

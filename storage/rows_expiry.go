@@ -21,13 +21,9 @@ type expiryEntity struct {
 	ExpiresAt         time.Time `json:"ExpiresAtUtc,omitzero"`
 	ExpiresAtType     string    `json:"ExpiresAtUtc@odata.type,omitzero"`
 	CreateID          string    `json:"CreateId,omitzero"`
-	// In a guard: the link moves from the old key of the index to the new one, and perhaps from one
-	// owner's list to another's, in which its row has the same key.
-	OldIndexKey       string `json:",omitzero"`
-	NewIndexKey       string `json:",omitzero"`
-	OldOwnerPartition string `json:",omitzero"`
-	NewOwnerPartition string `json:",omitzero"`
-	OwnerRowKey       string `json:",omitzero"`
+	// In a guard: the link moves from the old key of the index to the new one.
+	OldIndexKey string `json:",omitzero"`
+	NewIndexKey string `json:",omitzero"`
 	// the reaper has found the link renewed, and will look at it once more
 	Again bool       `json:",omitzero"`
 	ETag  table.ETag `json:"odata.etag,omitzero"` // in listings only
@@ -60,10 +56,8 @@ type expiryRow struct {
 	rowKey
 	alias     link.Name
 	expiresAt time.Time
-	// In a guard: keys of the index, and rows of owners' lists, that the reaper checks too.
-	keys   []string
-	listed []rowKey // without ETags
-	again  bool     // the reaper has added it because it found the link renewed
+	keys      []string // in a guard: keys of the index that the reaper checks too
+	again     bool     // the reaper has added it because it found the link renewed
 }
 
 // insert adds the row by which a link ends, before the link itself. table.ErrExists: the row
@@ -136,11 +130,6 @@ func decodeExpired(entities [][]byte) []expiryRow {
 		for _, key := range []string{e.OldIndexKey, e.NewIndexKey} {
 			if len(key) == len(indexKey(link.Link{})) {
 				r.keys = append(r.keys, key)
-			}
-		}
-		for _, partition := range []string{e.OldOwnerPartition, e.NewOwnerPartition} {
-			if partition != "" && e.OwnerRowKey != "" {
-				r.listed = append(r.listed, rowKey{partition: partition, key: e.OwnerRowKey})
 			}
 		}
 		rows = append(rows, r)

@@ -105,19 +105,6 @@ func (t *indexTable) enter(ctx context.Context, l link.Link) (added table.ETag, 
 	return there.etag, true, nil
 }
 
-// remove deletes the row of a key if the row names the alias. It is no error if the row is gone or
-// names another alias by then.
-func (t *indexTable) remove(ctx context.Context, key string, a link.Name) error {
-	seen, err := t.get(ctx, key)
-	if err == nil && seen.alias == string(a) {
-		err = t.drop(ctx, key, seen.etag)
-	}
-	if errors.Is(err, table.ErrGone) {
-		return nil
-	}
-	return err
-}
-
 // drop deletes the row of a key as it was read. A row that was written since stays, which is no
 // error.
 func (t *indexTable) drop(ctx context.Context, key string, read table.ETag) error {

@@ -44,7 +44,8 @@ func (t *ownerTable) insert(ctx context.Context, r linkRow) (table.ETag, error) 
 		CreateID: r.createID}), partition, key, r.createID)
 }
 
-// put adds a link that exists to the list of its owner, unless it is there already.
+// put adds a link to the list of its owner. If it is there already, its row gets another ETag, so
+// that nobody who has read the row before deletes it.
 func (t *ownerTable) put(ctx context.Context, r linkRow) error {
 	_, err := t.rows.upsert(ctx, encode(ownerEntity{PartitionKey: ownerPartition(r.Owner),
 		RowKey: ownerKey(r.Link), CreateID: r.createID}))
@@ -66,6 +67,15 @@ func (t *ownerTable) listed(ctx context.Context, l link.Link) (rowKey, error) {
 	return r, err
 }
 
-func (t *ownerTable) delete(ctx context.Context, l link.Link, read table.ETag) error {
-	return t.rows.delete(ctx, rowKey{ownerPartition(l.Owner), ownerKey(l), read})
+// delete deletes a row that was read, or that insert has added, unless it has no ETag. If that
+// fails, or the row has changed, the row stays, perhaps without its link: see List.
+func (t *ownerTable) delete(ctx context.Context, r rowKey) error {
+	if r.etag == "" {
+		return nil
+	}
+	err := t.rows.delete(ctx, r)
+	if errors.Is(err, table.ErrChanged) {
+		err = nil
+	}
+	return err
 }

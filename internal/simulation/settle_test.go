@@ -3,8 +3,6 @@
 package simulation
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
@@ -16,6 +14,7 @@ import (
 
 	"tiney/clicks"
 	"tiney/internal/rawtables"
+	"tiney/storage"
 )
 
 // settle ends all faults, checks what the round has left, ends all links and checks again.
@@ -29,7 +28,7 @@ func (r *round) settle() {
 		}
 		n.proxy.Wait()
 	}
-	// After that, cached entries are not trusted any more, and rows that lead nowhere are old.
+	// After that, cached entries are not trusted any more, and listed keys without a key are old.
 	r.advance(2 * time.Minute)
 	// If a link was renewed while the reaper was about to end it, and storage failed at that
 	// moment, the rows that lead to it may be lost. The next run writes them again.
@@ -37,10 +36,6 @@ func (r *round) settle() {
 		r.violation("the reaper fails although all is well: %d %s", status, body)
 	}
 	r.succeed()
-	if r.change {
-		r.guardless()
-		r.checkMoved() // before lists are read, which drop such rows too
-	}
 	known := r.agree()
 	r.checkClicks()
 	for _, n := range r.nodes {
@@ -132,12 +127,13 @@ func (r *round) agree() []string {
 		var e event
 		r.do(&e, r.nodes[0], k, "GET", "/api/keys", nil) // this drops rows that lead nowhere
 	}
-	for _, leak := range r.tables.Leaks() {
+	// Rows of lists that lead nowhere are young: see end.
+	for _, leak := range r.tables.Leaks(storage.ListedWithoutLink) {
 		r.violation("%s", leak)
 	}
 	// The repair ends what crashes have left to the reaper.
 	_, _ = r.nodes[0].control("check")
-	for _, left := range r.tables.Check() {
+	for _, left := range r.tables.Check(storage.ListedWithoutLink) {
 		r.violation("after a repair: %s", left)
 	}
 	// Each URL gets a link, has one, or is reported as disabled. The result is the same from every
@@ -187,10 +183,7 @@ func (r *round) agree() []string {
 		}
 	}
 	r.guardless()
-	for _, k := range all {
-		r.list(r.nodes[0], k)
-	}
-	for _, left := range r.tables.Check() {
+	for _, left := range r.tables.Check(storage.ListedWithoutLink) {
 		r.violation("when all guards have ended: %s", left)
 	}
 	return known
@@ -198,30 +191,10 @@ func (r *round) agree() []string {
 
 // guardless lets all guards end.
 func (r *round) guardless() {
-	for range 2 {
-		// A row that was written while the reaper met its guard is too young for it.
+	for range 2 { // a reaper may have renewed a guard
 		r.advance(3 * time.Minute)
 		if status, body := r.nodes[0].control("reap"); status != 200 {
 			r.violation("the reaper fails although all is well: %d %s", status, body)
-		}
-	}
-}
-
-// checkMoved checks that no link is left in the list of a former owner. Rows that failed creates
-// have left do not count: they have another CreateId.
-func (r *round) checkMoved() {
-	links := map[string]rawtables.Entity{}
-	for _, l := range r.tables.Rows(r.tables.Links) {
-		links[l["RowKey"].(string)] = l
-	}
-	for _, row := range r.tables.Rows(r.tables.Owners) {
-		_, name, _ := strings.Cut(row["RowKey"].(string), "|")
-		l := links[name]
-		owner, _ := l["Owner"].(string)
-		sum := sha256.Sum256([]byte(owner))
-		if row["CreateId"] == l["CreateId"] && l != nil && l["CreateId"] != nil &&
-			row["PartitionKey"] != hex.EncodeToString(sum[:16]) {
-			r.violation("%v lists a link of %s, although no guard is left", row, owner)
 		}
 	}
 }
@@ -269,12 +242,6 @@ func (r *round) end(known []string) {
 			r.violation("%v: the admin cannot delete it", e)
 		}
 	}
-	var e event
-	for _, item := range r.do(&e, n, admin, "GET", "/api/keys", nil).Items {
-		if status := r.revoke(n, admin, &key{id: item.ID}); status != 204 {
-			r.violation("a key cannot be revoked: %d", status)
-		}
-	}
 	reap := func() {
 		for _, n := range r.nodes {
 			if status, body := n.control("reap"); status != 200 {
@@ -293,6 +260,15 @@ func (r *round) end(known []string) {
 	r.advance(2 * time.Hour)
 	reap()
 	look(live, "a tombstone", 410)
+	for _, k := range r.lastKeys() {
+		r.list(n, k) // this deletes rows that lead nowhere
+	}
+	var e event
+	for _, item := range r.do(&e, n, admin, "GET", "/api/keys", nil).Items {
+		if status := r.revoke(n, admin, &key{id: item.ID}); status != 204 {
+			r.violation("a key cannot be revoked: %d", status)
+		}
+	}
 	r.advance(48 * time.Hour)
 	reap()
 	look(known, "forgotten", 404)

@@ -28,7 +28,8 @@ type Change struct {
 	By   string // see Actor
 	What Event
 	// Before is a JSON object: the former values of the members, named as in the API, that changed.
-	// It leaves out updatedAtUtc, shared and locked.
+	// It leaves out updatedAtUtc, shared and locked. It is empty if the values are too long for a
+	// row, which only other programs write.
 	Before jsontext.Value
 }
 
@@ -49,6 +50,9 @@ func (h History) with(c Change) History {
 	h = h[:min(len(h), maxChanges)]
 	for len(h) > 1 && len(utf16.Encode([]rune(h.JSON()))) > maxHistory {
 		h = h[:len(h)-1]
+	}
+	if len(utf16.Encode([]rune(h.JSON()))) > maxHistory { // a value that another program wrote
+		h[0].Before = jsontext.Value("{}")
 	}
 	return h
 }

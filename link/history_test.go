@@ -3,6 +3,7 @@ package link_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +87,19 @@ func TestHistoryIsBounded(t *testing.T) {
 		}
 		if name == "many" && len(l.History) != 50 {
 			t.Errorf("%d changes", len(l.History))
+		}
+	}
+	// A row may have anything that another program wrote, and can still be edited.
+	for name, l := range map[string]link.Link{
+		"URL":   {LongURL: "https://example.com/" + strings.Repeat("a", 32_700)},
+		"title": {LongURL: "https://example.com/", Title: strings.Repeat("\x01", 6_000)},
+		"tags":  {LongURL: "https://example.com/", Tags: slices.Repeat([]string{"tag"}, 6_000)},
+	} {
+		edited, err := r.Edit(l, link.Patch{LongURL: ptr("https://example.com/new"), Title: ptr(""),
+			Tags: &[]string{}}, link.Actor{Own: true}, now)
+		if units := len(utf16.Encode([]rune(edited.History.JSON()))); err != nil || units > 30_000 ||
+			len(edited.History) != 1 || len(link.ParseHistory(edited.History.JSON())) != 1 {
+			t.Errorf("%s: %d changes, %d units, %v", name, len(edited.History), units, err)
 		}
 	}
 }

@@ -339,7 +339,8 @@ func TestCheckFinds(t *testing.T) {
 			before := r.everything()
 			want := unsigned(d.want)
 			if found, done, err := check(ctx, s, false); err != nil || !slices.Equal(found, want) ||
-				done.Mended != 0 || int(done.Found) != len(want) {
+				done.Mended != 0 || int(done.Found) != len(want) ||
+				int(done.Strays) != strings.Count(strings.Join(want, ""), "listed-without-link") {
 				t.Errorf("found %q, %+v, %v, want %q", found, done, err, want)
 			}
 			if after := r.everything(); !reflect.DeepEqual(after, before) {

@@ -39,7 +39,7 @@ func New(now func() time.Time) *Service {
 // Table returns one table, which need not exist.
 func (s *Service) Table(name string) *Table { return &Table{name, s} }
 
-// Names returns the names of the tables that begin with prefix, in their order.
+// Names returns the names of the tables that begin with prefix in any case, in their order.
 func (s *Service) Names(ctx context.Context, prefix string) (names []string, err error) {
 	if err := ended(ctx, "QueryTables"); err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (s *Service) Names(ctx context.Context, prefix string) (names []string, err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name := range s.tables {
-		if strings.HasPrefix(name, prefix) {
+		if strings.HasPrefix(strings.ToLower(name), strings.ToLower(prefix)) {
 			names = append(names, name)
 		}
 	}

@@ -109,13 +109,11 @@ func Open(c Connection, sender *telemetry.Sender) (*Service, error) {
 // Table returns one table, which need not exist.
 func (s *Service) Table(name string) *Table { return &Table{name, s.client.NewClient(name), s} }
 
-// Names returns the names of the tables that begin with prefix, in their order.
-// Error: link.ErrUnavailable.
+// Names returns the names of the tables that begin with prefix in any case, since names of tables
+// ignore it. Error: link.ErrUnavailable.
 func (s *Service) Names(ctx context.Context, prefix string) (names []string, err error) {
 	const call = "QueryTables"
-	// "{" sorts right after all that a name may have.
-	filter := fmt.Sprintf("TableName ge '%s' and TableName lt '%[1]s{'", prefix)
-	pager := s.client.NewListTablesPager(&aztables.ListTablesOptions{Filter: &filter})
+	pager := s.client.NewListTablesPager(nil) // a filter would regard case
 	for pager.More() {
 		called, _ := WithCall(ctx, call)
 		page, err := pager.NextPage(called)
@@ -123,7 +121,9 @@ func (s *Service) Names(ctx context.Context, prefix string) (names []string, err
 			return nil, classify(call, err)
 		}
 		for _, t := range page.Tables {
-			names = append(names, *t.Name)
+			if name := *t.Name; len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
+				names = append(names, name)
+			}
 		}
 	}
 	return names, nil

@@ -663,13 +663,15 @@ var prefix = empty(refused) ? toLower(name) : fail(join(refused, '; '))
 // plan of its own. The names in a second region depend on the region.
 var siteKind = empty(image) ? toLower(plan) : '${toLower(plan)}-image'
 var regions = concat([location], empty(secondLocation) ? [] : [otherRegion])
-var sites = [for (region, i) in regions: {
-  location: region
-  name: '${prefix}-${siteKind}-${i == 0 ? suffix : uniqueString(resourceGroup().id, name, region)}'
-  zoneRedundant: zoneRedundant && i == 0 // the second region may have no zones
-  hostRedundancy: i == 0 ? hostRedundancy : 'Standard_LRS'
-  hostStorageName: '${prefix}${toLower(plan)}${i == 0 ? suffix : uniqueString(resourceGroup().id, name, region)}'
-}]
+var sites = [
+  for (region, i) in regions: {
+    location: region
+    name: '${prefix}-${siteKind}-${i == 0 ? suffix : uniqueString(resourceGroup().id, name, region)}'
+    zoneRedundant: zoneRedundant && i == 0 // the second region may have no zones
+    hostRedundancy: i == 0 ? hostRedundancy : 'Standard_LRS'
+    hostStorageName: '${prefix}${toLower(plan)}${i == 0 ? suffix : uniqueString(resourceGroup().id, name, region)}'
+  }
+]
 var firstSite = sites[0].name
 
 // The domains belong to Front Door if there is one. There, customDomain has a name without dots. The
@@ -681,7 +683,9 @@ var frontDoorDomains = map(hasFrontDoor ? hosts : [], host => {
 })
 
 // publicUrl is the public address if it is not the site's own name.
-var publicUrl = !empty(baseUrl) ? baseUrl : !empty(customDomain) ? 'https://${customDomain}' : hasFrontDoor ? 'https://${edge!.outputs.endpointHostName}' : ''
+var publicUrl = !empty(baseUrl)
+  ? baseUrl
+  : !empty(customDomain) ? 'https://${customDomain}' : hasFrontDoor ? 'https://${edge!.outputs.endpointHostName}' : ''
 
 // The sender of the chosen header overwrites a client's own value. X-Azure-ClientIP would not be
 // safe: Front Door takes it from the client's X-Forwarded-For.
@@ -691,7 +695,9 @@ var addressHeader = !empty(clientAddressHeader) ? clientAddressHeader : hasFront
 var hostHeader = !empty(domainHeader) ? domainHeader : hasFrontDoor ? 'X-Tiney-Host' : ''
 
 // The handler gets a copy only if its instances can read it.
-var tableCopy = !empty(tableSecondary) ? tableSecondary : empty(tableAccountName) && startsWith(dataRedundancy, 'Standard_RA') ? 'true' : ''
+var tableCopy = !empty(tableSecondary)
+  ? tableSecondary
+  : empty(tableAccountName) && startsWith(dataRedundancy, 'Standard_RA') ? 'true' : ''
 
 // The handler reaches the tables and the lock with the identity, so no setting contains a key.
 // modules/site-settings.bicep adds BaseUrl and the connection string of Application Insights, since
@@ -788,20 +794,22 @@ var hostSettings = {
 
 // Behind Front Door, the site responds only to this one Front Door. Deployment uses another
 // address, the scm site, which stays open to callers with the right to deploy.
-var accessRestrictions = hasFrontDoor ? [
-  {
-    name: 'Front Door'
-    priority: 100
-    action: 'Allow'
-    tag: 'ServiceTag'
-    ipAddress: 'AzureFrontDoor.Backend'
-    headers: {
-      'x-azure-fdid': [
-        edge!.outputs.frontDoorId
-      ]
-    }
-  }
-] : []
+var accessRestrictions = hasFrontDoor
+  ? [
+      {
+        name: 'Front Door'
+        priority: 100
+        action: 'Allow'
+        tag: 'ServiceTag'
+        ipAddress: 'AzureFrontDoor.Backend'
+        headers: {
+          'x-azure-fdid': [
+            edge!.outputs.frontDoorId
+          ]
+        }
+      }
+    ]
+  : []
 var accessOtherwise = hasFrontDoor ? 'Deny' : 'Allow'
 
 // The identity is a resource of its own, not the site's. So it has its roles before the site
@@ -856,14 +864,16 @@ module dataEndpoints 'modules/private-endpoints.bicep' = if (privateNetwork) {
   name: '${name}-data-endpoints'
   params: {
     accountName: dataStorage.outputs.name
-    services: startsWith(dataRedundancy, 'Standard_RA') ? [
-      'blob'
-      'table'
-      'table_secondary'
-    ] : [
-      'blob'
-      'table'
-    ]
+    services: startsWith(dataRedundancy, 'Standard_RA')
+      ? [
+          'blob'
+          'table'
+          'table_secondary'
+        ]
+      : [
+          'blob'
+          'table'
+        ]
     subnetId: network!.outputs.endpointSubnetId
     location: location
     tags: tags
@@ -885,86 +895,100 @@ module edge 'modules/front-door.bicep' = if (hasFrontDoor) {
   }
 }
 
-module consumption 'modules/site-consumption.bicep' = [for site in sites: if (plan == 'Y1') {
-  name: '${site.name}-consumption'
-  params: {
-    name: site.name
-    planName: '${site.name}-plan'
-    hostStorageName: site.hostStorageName
-    location: site.location
-    tags: tags
-    identityId: identity.id
-    clientId: identity.properties.clientId
-    principalId: identity.properties.principalId
-    settings: union(settings, hostSettings)
-    baseUrl: publicUrl
-    accessRestrictions: accessRestrictions
-    accessOtherwise: accessOtherwise
-    applicationInsightsName: monitoring.outputs.applicationInsightsName
-    maximumInstanceCount: min(maximumInstanceCount, 200)
-    hostRedundancy: site.hostRedundancy
-    package: empty(packagesUrl) ? '1' : '${packagesUrl}/tiney-windows-386.zip'
-    hostStorageKey: hostStorageKey
+module consumption 'modules/site-consumption.bicep' = [
+  for site in sites: if (plan == 'Y1') {
+    name: '${site.name}-consumption'
+    params: {
+      name: site.name
+      planName: '${site.name}-plan'
+      hostStorageName: site.hostStorageName
+      location: site.location
+      tags: tags
+      identityId: identity.id
+      clientId: identity.properties.clientId
+      principalId: identity.properties.principalId
+      settings: union(settings, hostSettings)
+      baseUrl: publicUrl
+      accessRestrictions: accessRestrictions
+      accessOtherwise: accessOtherwise
+      applicationInsightsName: monitoring.outputs.applicationInsightsName
+      maximumInstanceCount: min(maximumInstanceCount, 200)
+      hostRedundancy: site.hostRedundancy
+      package: empty(packagesUrl) ? '1' : '${packagesUrl}/tiney-windows-386.zip'
+      hostStorageKey: hostStorageKey
+    }
   }
-}]
+]
 
-module web 'modules/site-web.bicep' = [for site in sites: if (isWebApp) {
-  name: '${site.name}-web'
-  params: {
-    name: site.name
-    planName: '${site.name}-plan'
-    location: site.location
-    tags: tags
-    sku: plan
-    image: image
-    package: empty(packagesUrl) ? '1' : '${packagesUrl}/tiney-webapp-windows-${plan == 'F1' ? '386' : 'amd64'}.zip'
-    zoneRedundant: site.zoneRedundant && isPremium
-    maximumInstanceCount: isPremium ? min(maximumInstanceCount, 30) : 1
-    identityId: identity.id
-    clientId: identity.properties.clientId
-    settings: settings
-    baseUrl: publicUrl
-    accessRestrictions: accessRestrictions
-    accessOtherwise: accessOtherwise
-    applicationInsightsName: monitoring.outputs.applicationInsightsName
-    workspaceId: monitoring.outputs.workspaceId
+module web 'modules/site-web.bicep' = [
+  for site in sites: if (isWebApp) {
+    name: '${site.name}-web'
+    params: {
+      name: site.name
+      planName: '${site.name}-plan'
+      location: site.location
+      tags: tags
+      sku: plan
+      image: image
+      package: empty(packagesUrl) ? '1' : '${packagesUrl}/tiney-webapp-windows-${plan == 'F1' ? '386' : 'amd64'}.zip'
+      zoneRedundant: site.zoneRedundant && isPremium
+      maximumInstanceCount: isPremium ? min(maximumInstanceCount, 30) : 1
+      identityId: identity.id
+      clientId: identity.properties.clientId
+      settings: settings
+      baseUrl: publicUrl
+      accessRestrictions: accessRestrictions
+      accessOtherwise: accessOtherwise
+      applicationInsightsName: monitoring.outputs.applicationInsightsName
+      workspaceId: monitoring.outputs.workspaceId
+    }
   }
-}]
+]
 
-module flex 'modules/site-flex.bicep' = [for (site, i) in sites: if (plan == 'FC1') {
-  name: '${site.name}-flex'
-  params: {
-    name: site.name
-    planName: '${site.name}-plan'
-    hostStorageName: site.hostStorageName
-    location: site.location
-    tags: tags
-    // azd finds the site by this tag, whose value is in azure.yaml. Only one resource may have it.
-    siteTags: i == 0 ? {
-      'azd-service-name': 'tiney'
-    } : {}
-    identityId: identity.id
-    clientId: identity.properties.clientId
-    principalId: identity.properties.principalId
-    settings: union(settings, hostSettings)
-    baseUrl: publicUrl
-    accessRestrictions: accessRestrictions
-    accessOtherwise: accessOtherwise
-    applicationInsightsName: monitoring.outputs.applicationInsightsName
-    instanceMemoryMB: instanceMemoryMB
-    maximumInstanceCount: maximumInstanceCount
-    perInstanceConcurrency: perInstanceConcurrency
-    siteUpdateStrategy: siteUpdateStrategy
-    hostRedundancy: site.hostRedundancy
-    zoneRedundant: site.zoneRedundant
-    subnetId: privateNetwork ? network!.outputs.siteSubnetId : ''
-    endpointSubnetId: privateNetwork ? network!.outputs.endpointSubnetId : ''
+module flex 'modules/site-flex.bicep' = [
+  for (site, i) in sites: if (plan == 'FC1') {
+    name: '${site.name}-flex'
+    params: {
+      name: site.name
+      planName: '${site.name}-plan'
+      hostStorageName: site.hostStorageName
+      location: site.location
+      tags: tags
+      // azd finds the site by this tag, whose value is in azure.yaml. Only one resource may have it.
+      siteTags: i == 0
+        ? {
+            'azd-service-name': 'tiney'
+          }
+        : {}
+      identityId: identity.id
+      clientId: identity.properties.clientId
+      principalId: identity.properties.principalId
+      settings: union(settings, hostSettings)
+      baseUrl: publicUrl
+      accessRestrictions: accessRestrictions
+      accessOtherwise: accessOtherwise
+      applicationInsightsName: monitoring.outputs.applicationInsightsName
+      instanceMemoryMB: instanceMemoryMB
+      maximumInstanceCount: maximumInstanceCount
+      perInstanceConcurrency: perInstanceConcurrency
+      siteUpdateStrategy: siteUpdateStrategy
+      hostRedundancy: site.hostRedundancy
+      zoneRedundant: site.zoneRedundant
+      subnetId: privateNetwork ? network!.outputs.siteSubnetId : ''
+      endpointSubnetId: privateNetwork ? network!.outputs.endpointSubnetId : ''
+    }
   }
-}]
+]
 
-var hostName = plan == 'Y1' ? consumption[0]!.outputs.defaultHostName : isWebApp ? web[0]!.outputs.defaultHostName : flex[0]!.outputs.defaultHostName
-var verification = plan == 'Y1' ? consumption[0]!.outputs.domainVerification : isWebApp ? web[0]!.outputs.domainVerification : flex[0]!.outputs.domainVerification
-var serviceUrl = plan == 'Y1' ? consumption[0]!.outputs.baseUrl : isWebApp ? web[0]!.outputs.baseUrl : flex[0]!.outputs.baseUrl
+var hostName = plan == 'Y1'
+  ? consumption[0]!.outputs.defaultHostName
+  : isWebApp ? web[0]!.outputs.defaultHostName : flex[0]!.outputs.defaultHostName
+var verification = plan == 'Y1'
+  ? consumption[0]!.outputs.domainVerification
+  : isWebApp ? web[0]!.outputs.domainVerification : flex[0]!.outputs.domainVerification
+var serviceUrl = plan == 'Y1'
+  ? consumption[0]!.outputs.baseUrl
+  : isWebApp ? web[0]!.outputs.baseUrl : flex[0]!.outputs.baseUrl
 var frontDoorHost = hasFrontDoor ? edge!.outputs.endpointHostName : ''
 var container = plan == 'FC1' ? flex[0]!.outputs.deploymentContainer : ''
 
@@ -987,19 +1011,21 @@ module edgeRoute 'modules/front-door-route.bicep' = if (hasFrontDoor) {
 
 // A site takes one change of its host names at a time.
 @batchSize(1)
-module domain 'modules/domain.bicep' = [for host in siteDomains: {
-  name: '${name}-domain-${uniqueString(host)}'
-  params: {
-    siteName: firstSite
-    planName: '${firstSite}-plan'
-    domain: host
-    flex: plan == 'FC1'
-    addDomain: !contains(domainsWithCertificate, '${firstSite}/${host}')
-    siteHostName: hostName
-    location: location
-    tags: tags
+module domain 'modules/domain.bicep' = [
+  for host in siteDomains: {
+    name: '${name}-domain-${uniqueString(host)}'
+    params: {
+      siteName: firstSite
+      planName: '${firstSite}-plan'
+      domain: host
+      flex: plan == 'FC1'
+      addDomain: !contains(domainsWithCertificate, '${firstSite}/${host}')
+      siteHostName: hostName
+      location: location
+      tags: tags
+    }
   }
-}]
+]
 
 module availability 'modules/availability.bicep' = if (availabilityTest) {
   name: '${name}-availability'

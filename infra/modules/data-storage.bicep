@@ -75,10 +75,12 @@ resource tableService 'Microsoft.Storage/storageAccounts/tableServices@2025-06-0
   name: 'default'
 }
 
-resource linkTables 'Microsoft.Storage/storageAccounts/tableServices/tables@2025-06-01' = [for table in tables: {
-  parent: tableService
-  name: table
-}]
+resource linkTables 'Microsoft.Storage/storageAccounts/tableServices/tables@2025-06-01' = [
+  for table in tables: {
+    parent: tableService
+    name: table
+  }
+]
 
 resource blobService 'Microsoft.Storage/storageAccounts/blobServices@2025-06-01' = {
   parent: account
@@ -93,26 +95,30 @@ resource lockContainer 'Microsoft.Storage/storageAccounts/blobServices/container
   }
 }
 
-resource accountRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for role in items(roles): {
-  name: guid(account.id, principalId, role.value)
-  scope: account
-  properties: {
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role.value)
-    principalId: principalId
-    principalType: 'ServicePrincipal'
+resource accountRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
+  for role in items(roles): {
+    name: guid(account.id, principalId, role.value)
+    scope: account
+    properties: {
+      roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role.value)
+      principalId: principalId
+      principalType: 'ServicePrincipal'
+    }
   }
-}]
+]
 
 // The identity needs no other blob than the lock's.
-resource lockRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for role in items(containerRoles): {
-  name: guid(lockContainer.id, principalId, role.value)
-  scope: lockContainer
-  properties: {
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role.value)
-    principalId: principalId
-    principalType: 'ServicePrincipal'
+resource lockRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
+  for role in items(containerRoles): {
+    name: guid(lockContainer.id, principalId, role.value)
+    scope: lockContainer
+    properties: {
+      roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role.value)
+      principalId: principalId
+      principalType: 'ServicePrincipal'
+    }
   }
-}]
+]
 
 // This lock does not protect rows and tables: they are deleted through the data plane.
 resource lock 'Microsoft.Authorization/locks@2020-05-01' = if (locked) {

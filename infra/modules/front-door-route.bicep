@@ -27,9 +27,11 @@ resource endpoint 'Microsoft.Cdn/profiles/afdEndpoints@2025-06-01' existing = {
   name: endpointName
 }
 
-resource sites 'Microsoft.Web/sites@2025-03-01' existing = [for siteName in siteNames: {
-  name: siteName
-}]
+resource sites 'Microsoft.Web/sites@2025-03-01' existing = [
+  for siteName in siteNames: {
+    name: siteName
+  }
+]
 
 // With one origin there is nothing to choose, so there are no probes. They would come from every
 // place of Front Door.
@@ -47,30 +49,34 @@ resource originGroup 'Microsoft.Cdn/profiles/originGroups@2025-06-01' = {
       successfulSamplesRequired: 2
       additionalLatencyInMilliseconds: 50
     }
-    healthProbeSettings: length(siteNames) == 1 ? null : {
-      probePath: '/api/ready'
-      probeRequestType: 'HEAD'
-      probeProtocol: 'Https'
-      probeIntervalInSeconds: probeSeconds
-    }
+    healthProbeSettings: length(siteNames) == 1
+      ? null
+      : {
+          probePath: '/api/ready'
+          probeRequestType: 'HEAD'
+          probeProtocol: 'Https'
+          probeIntervalInSeconds: probeSeconds
+        }
     sessionAffinityState: 'Disabled'
   }
 }
 
-resource origins 'Microsoft.Cdn/profiles/originGroups/origins@2025-06-01' = [for (siteName, i) in siteNames: {
-  parent: originGroup
-  name: i == 0 ? 'site' : 'second'
-  properties: {
-    hostName: sites[i].properties.defaultHostName
-    originHostHeader: sites[i].properties.defaultHostName
-    httpPort: 80
-    httpsPort: 443
-    priority: 1
-    weight: 1000
-    enabledState: 'Enabled'
-    enforceCertificateNameCheck: true
+resource origins 'Microsoft.Cdn/profiles/originGroups/origins@2025-06-01' = [
+  for (siteName, i) in siteNames: {
+    parent: originGroup
+    name: i == 0 ? 'site' : 'second'
+    properties: {
+      hostName: sites[i].properties.defaultHostName
+      originHostHeader: sites[i].properties.defaultHostName
+      httpPort: 80
+      httpsPort: 443
+      priority: 1
+      weight: 1000
+      enabledState: 'Enabled'
+      enforceCertificateNameCheck: true
+    }
   }
-}]
+]
 
 // A site gets its own name as Host. This header tells it which domain a request is for. What a
 // client sends under the same name is overwritten, or clients could choose.
@@ -144,15 +150,20 @@ resource route 'Microsoft.Cdn/profiles/afdEndpoints/routes@2025-06-01' = {
       id: originGroup.id
     }
     customDomains: customDomainIds
-    ruleSets: concat([
-      {
-        id: hostRuleSet.id
-      }
-    ], caches ? [
-      {
-        id: ruleSet.id
-      }
-    ] : [])
+    ruleSets: concat(
+      [
+        {
+          id: hostRuleSet.id
+        }
+      ],
+      caches
+        ? [
+            {
+              id: ruleSet.id
+            }
+          ]
+        : []
+    )
     patternsToMatch: [
       '/*'
     ]
@@ -164,9 +175,11 @@ resource route 'Microsoft.Cdn/profiles/afdEndpoints/routes@2025-06-01' = {
     forwardingProtocol: 'HttpsOnly'
     linkToDefaultDomain: 'Enabled'
     // A redirect does not depend on the query. A QR code does, and its response says private.
-    cacheConfiguration: caches ? {
-      queryStringCachingBehavior: 'IgnoreQueryString'
-    } : null
+    cacheConfiguration: caches
+      ? {
+          queryStringCachingBehavior: 'IgnoreQueryString'
+        }
+      : null
   }
   // The properties above do not refer to these, but a route needs them first: its origin group must
   // have an origin, and its rule sets rules.

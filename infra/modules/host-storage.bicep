@@ -81,15 +81,17 @@ resource container 'Microsoft.Storage/storageAccounts/blobServices/containers@20
   }
 }
 
-resource accountRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for role in items(roles): {
-  name: guid(account.id, principalId, role.value)
-  scope: account
-  properties: {
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role.value)
-    principalId: principalId
-    principalType: 'ServicePrincipal'
+resource accountRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
+  for role in items(roles): {
+    name: guid(account.id, principalId, role.value)
+    scope: account
+    properties: {
+      roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role.value)
+      principalId: principalId
+      principalType: 'ServicePrincipal'
+    }
   }
-}]
+]
 
 @description('Name of the account.')
 output name string = account.name

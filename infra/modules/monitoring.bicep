@@ -61,15 +61,17 @@ resource component 'Microsoft.Insights/components@2020-02-02' = {
   }
 }
 
-resource componentRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for role in items(roles): {
-  name: guid(component.id, principalId, role.value)
-  scope: component
-  properties: {
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role.value)
-    principalId: principalId
-    principalType: 'ServicePrincipal'
+resource componentRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
+  for role in items(roles): {
+    name: guid(component.id, principalId, role.value)
+    scope: component
+    properties: {
+      roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role.value)
+      principalId: principalId
+      principalType: 'ServicePrincipal'
+    }
   }
-}]
+]
 
 resource actionGroup 'Microsoft.Insights/actionGroups@2023-01-01' = if (!empty(alertEmail)) {
   name: '${name}-alerts'

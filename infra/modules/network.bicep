@@ -55,24 +55,28 @@ resource network 'Microsoft.Network/virtualNetworks@2025-05-01' = {
   }
 }
 
-resource zones 'Microsoft.Network/privateDnsZones@2024-06-01' = [for service in services: {
-  name: 'privatelink.${service}.${environment().suffixes.storage}'
-  location: 'global'
-  tags: tags
-}]
+resource zones 'Microsoft.Network/privateDnsZones@2024-06-01' = [
+  for service in services: {
+    name: 'privatelink.${service}.${environment().suffixes.storage}'
+    location: 'global'
+    tags: tags
+  }
+]
 
-resource links 'Microsoft.Network/privateDnsZones/virtualNetworkLinks@2024-06-01' = [for (service, i) in services: {
-  parent: zones[i]
-  name: name
-  location: 'global'
-  tags: tags
-  properties: {
-    registrationEnabled: false
-    virtualNetwork: {
-      id: network.id
+resource links 'Microsoft.Network/privateDnsZones/virtualNetworkLinks@2024-06-01' = [
+  for (service, i) in services: {
+    parent: zones[i]
+    name: name
+    location: 'global'
+    tags: tags
+    properties: {
+      registrationEnabled: false
+      virtualNetwork: {
+        id: network.id
+      }
     }
   }
-}]
+]
 
 @description('Resource ID of the subnet of the site.')
 output siteSubnetId string = network.properties.subnets[0].id

@@ -155,9 +155,11 @@ resource site 'Microsoft.Web/sites@2025-03-01' = {
       }
       // The type's description may not have this property yet.
       #disable-next-line BCP037
-      siteUpdateStrategy: siteUpdateStrategy == 'Recreate' ? null : {
-        type: siteUpdateStrategy
-      }
+      siteUpdateStrategy: siteUpdateStrategy == 'Recreate'
+        ? null
+        : {
+            type: siteUpdateStrategy
+          }
       scaleAndConcurrency: {
         instanceMemoryMB: instanceMemoryMB
         maximumInstanceCount: maximumInstanceCount

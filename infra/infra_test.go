@@ -76,23 +76,25 @@ var assigned = map[string][]string{
 // assignment is the text that assigns all roles of a variable on one resource. The name is the same
 // in every deployment, and changes if anything in the assignment changes. The principal's type is
 // needed because a new identity cannot be found at once without it.
-const assignment = `Microsoft.Authorization/roleAssignments@2022-04-01' = [for role in items(%[2]s): {
-  name: guid(%[1]s.id, principalId, role.value)
-  scope: %[1]s
-  properties: {
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role.value)
-    principalId: principalId
-    principalType: 'ServicePrincipal'
+const assignment = `Microsoft.Authorization/roleAssignments@2022-04-01' = [
+  for role in items(%[2]s): {
+    name: guid(%[1]s.id, principalId, role.value)
+    scope: %[1]s
+    properties: {
+      roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role.value)
+      principalId: principalId
+      principalType: 'ServicePrincipal'
+    }
   }
-}]
+]
 `
 
 var (
 	rolesVariable = regexp.MustCompile(`(?ms)^var (roles|\w+Roles) = \{\n(.*?)^\}\n`)
 	roleLine      = regexp.MustCompile(`(?m)^ +'?([^':]+)'?: '(.*)'$`)
 	assignmentOf  = regexp.MustCompile(
-		`(?m)^resource \w+ 'Microsoft.Authorization/roleAssignments@.* in items\((\w+)\): \{\n.*\n` +
-			`  scope: (\w+)$`)
+		`(?m)^resource \w+ 'Microsoft.Authorization/roleAssignments@.*\n.* in items\((\w+)\): \{\n.*\n` +
+			`    scope: (\w+)$`)
 	guid = regexp.MustCompile(
 		`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
 )
@@ -155,8 +157,8 @@ func TestRoles(t *testing.T) {
 			"roleDefinitions', '8e3af657-a8ff-443c-a75c-2fe8c4bcb635')", "an ID outside"},
 		{"guid(account.id, principalId, role.value)", "guid(account.id, role.value)",
 			"does not assign"},
-		{"    principalType: 'ServicePrincipal'\n", "", "does not assign"},
-		{"  scope: lockContainer\n", "  scope: account\n", "does not assign"},
+		{"      principalType: 'ServicePrincipal'\n", "", "does not assign"},
+		{"    scope: lockContainer\n", "    scope: account\n", "does not assign"},
 		{"var containerRoles = {\n", "", "assigns"},
 	} {
 		text := strings.Replace(files[path], wrong.from, wrong.to, 1)
@@ -189,14 +191,14 @@ func TestRequiredLines(t *testing.T) {
 			"'GreaterThanOrEqual'; '0'; " +
 			"matchVariable: 'RequestMethod'; 'POST'; rateLimitThreshold: shortensPerMinute; " +
 			"rateLimitThreshold: requestsPerMinute; certificateType: 'ManagedCertificate'; " +
-			"], customDomainIds)",
-		"workbook": "})), 'WORKSPACE_ID', workspaceId)",
+			"customDomainIds",
+		"workbook": "'WORKSPACE_ID',",
 		"network":  "serviceName: 'Microsoft.App/environments'",
-		"front-door-route": "], caches ? [; customDomains: customDomainIds; hostRule; " +
-			"cacheConfiguration: caches ? {; probePath: " +
+		"front-door-route": "caches\n        ? [; customDomains: customDomainIds; hostRule; " +
+			"cacheConfiguration: caches\n      ? {; probePath: " +
 			"'/api/ready'; probeProtocol: 'Https'; " +
-			"sessionAffinityState: 'Disabled'; healthProbeSettings: length(siteNames) == 1 ? " +
-			"null : {; priority: 1",
+			"sessionAffinityState: 'Disabled'; healthProbeSettings: length(siteNames) == 1\n" +
+			"      ? null\n      : {; priority: 1",
 		"../main": "caches: redirectMaxAgeSeconds > 0; zoneRedundant: site.zoneRedundant && " +
 			"isPremium; " +
 			"maximumInstanceCount: isPremium ? min(maximumInstanceCount, 30) : 1; " +
@@ -208,7 +210,7 @@ func TestRequiredLines(t *testing.T) {
 			"package: empty(packagesUrl) ? '1' : '${packagesUrl}/tiney-webapp-windows-" +
 			"${plan == 'F1' ? '386' : 'amd64'}.zip'; " +
 			"private: privateNetwork; " +
-			"siteTags: i == 0 ? {; customDomainIds: edge!.outputs.customDomainIds; " +
+			"siteTags: i == 0\n        ? {; customDomainIds: edge!.outputs.customDomainIds; " +
 			"domains: frontDoorDomains",
 		"site-consumption": site + "ftpsState: 'Disabled'; kind: 'functionapp'; name: 'Y1'; " +
 			"use32BitWorkerProcess: true; netFrameworkVersion: 'v8.0'; " +
@@ -226,7 +228,8 @@ func TestRequiredLines(t *testing.T) {
 		"site-flex": site + "kind: 'functionapp,linux'; tags: union(tags, siteTags); name: " +
 			"'FC1'; name: 'custom'; version: '1.0'; type: 'UserAssignedIdentity'; " +
 			"zoneRedundant: zoneRedundant; virtualNetworkSubnetId: empty(subnetId) ? null : " +
-			"subnetId; siteUpdateStrategy: siteUpdateStrategy == 'Recreate' ? null : {; " +
+			"subnetId; siteUpdateStrategy: siteUpdateStrategy == 'Recreate'\n        ? null\n" +
+			"        : {; " +
 			"private: !empty(endpointSubnetId); sku: zoneRedundant ? 'Standard_ZRS' : " +
 			"hostRedundancy",
 	} {
@@ -244,7 +247,7 @@ func TestRequiredLines(t *testing.T) {
 func TestDomains(t *testing.T) {
 	for path, lines := range map[string][]string{
 		"main.bicep": {"\n@batchSize(1)\nmodule domain 'modules/domain.bicep' = " +
-			"[for host in siteDomains: {\n  name: '${name}-domain-${uniqueString(host)}'\n",
+			"[\n  for host in siteDomains: {\n    name: '${name}-domain-${uniqueString(host)}'\n",
 			"\nvar siteDomains = hasFrontDoor || !bindDomains ? [] : hosts\n",
 			"\nvar frontDoorDomains = map(hasFrontDoor ? hosts : [], host => {\n  name: host == " +
 				"toLower(customDomain) ? replace(host, '.', '-') : " +
@@ -255,14 +258,15 @@ func TestDomains(t *testing.T) {
 			"{\n  name: '${siteName}-certificate-${uniqueString(domain)}'\n"},
 		"modules/domain-certificate.bicep":      {"  name: '${siteName}-${domain}'\n"},
 		"modules/domain-certificate-flex.bicep": {"  parent: site\n  name: domain\n"},
-		"modules/front-door.bicep": {"[for domain in domains: {\n  parent: profile\n  " +
+		"modules/front-door.bicep": {"  for domain in domains: {\n    parent: profile\n    " +
 			"name: domain.name\n", "\n  dependsOn: [\n    customDomains\n  ]\n",
 			"id: resourceId('Microsoft.Cdn/profiles/customDomains', name, domain.name)\n"},
 		"modules/front-door-route.bicep": {"    conditions: []\n    actions: [\n      {\n        name: " +
 			"'ModifyRequestHeader'\n        parameters: {\n          typeName: " +
 			"'DeliveryRuleHeaderActionParameters'\n          headerAction: 'Overwrite'\n" +
 			"          headerName: 'X-Tiney-Host'\n          value: '{hostname}'\n",
-			"    ruleSets: concat([\n      {\n        id: hostRuleSet.id\n      }\n    ], caches"},
+			"    ruleSets: concat(\n      [\n        {\n          id: hostRuleSet.id\n        }\n" +
+				"      ],\n      caches\n"},
 	} {
 		text := read(t, path)
 		for _, line := range lines {
@@ -277,7 +281,7 @@ func TestDomains(t *testing.T) {
 		"${uniqueString(domain)}", "1234567890123")
 	for path, text := range bicepFiles(t) {
 		for _, found := range regexp.MustCompile(
-			`(?m)^module .*\n  name: '(.*)'$`).FindAllStringSubmatch(text, -1) {
+			`(?m)^module .*\n(?:  for .*\n)? +name: '(.*)'$`).FindAllStringSubmatch(text, -1) {
 			if name := longest.Replace(found[1]); len(name) > 64 || strings.Contains(name, "$") {
 				t.Errorf("%s deploys under the name %s", path, name)
 			}

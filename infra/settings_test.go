@@ -44,10 +44,11 @@ var plans = []struct{ module, port, settings, start, end, adds string }{
 		"settings: union(settings, {", "    })",
 		"AzureWebJobsStorage__accountName AzureWebJobsStorage__clientId " +
 			"AzureWebJobsStorage__credential"},
-	{"web", "HTTP_PLATFORM_PORT", "settings", "\n    } : {\n", "    })",
+	{"web", "HTTP_PLATFORM_PORT", "settings", "\n        : {\n", "          }",
 		"WEBSITE_RUN_FROM_PACKAGE"},
 	// This one is in a container.
-	{"web", "PORT", "settings", "settings: union(settings, isContainer ? {", "    } : {",
+	{"web", "PORT", "settings", "settings: union(\n      settings,\n      isContainer\n        ? {",
+		"          }",
 		"WEBSITES_PORT"},
 }
 
@@ -69,8 +70,8 @@ const hostHeader = "\nvar hostHeader = !empty(domainHeader) ? domainHeader : " +
 
 // tableCopy is the line of main.bicep that chooses whether the tables' copy is read. It is read if
 // there is a readable one.
-const tableCopy = "\nvar tableCopy = !empty(tableSecondary) ? tableSecondary : " +
-	"empty(tableAccountName) && startsWith(dataRedundancy, 'Standard_RA') ? 'true' : ''\n"
+const tableCopy = "\nvar tableCopy = !empty(tableSecondary)\n  ? tableSecondary\n" +
+	"  : empty(tableAccountName) && startsWith(dataRedundancy, 'Standard_RA') ? 'true' : ''\n"
 
 // ofForm are right values of settings that have a form, not just a length.
 var ofForm = map[string]string{"OIDC_ISSUER": "https://login.example/tenant/v2.0",
@@ -217,7 +218,7 @@ func compare(main string, modules map[string]string) (problems []string) {
 			problem("%s adds the settings %q, want %q", plan.module, got, plan.adds)
 		}
 		_, call, _ := strings.Cut(main, "\nmodule "+plan.module+" ")
-		if call, _, _ = strings.Cut(call, "\n}]\n"); !strings.Contains(call, "\n    settings: "+
+		if call, _, _ = strings.Cut(call, "\n]\n"); !strings.Contains(call, "\n      settings: "+
 			plan.settings+"\n") {
 			problem("%s does not get %s", plan.module, plan.settings)
 		}

@@ -66,11 +66,11 @@ var roles = map[string]string{
 // assigned are the roles that the identity gets, by the file that assigns them. Each comes after
 // its resource.
 var assigned = map[string][]string{
-	"modules/data-storage.bicep": {"account: Storage Table Data Contributor",
+	"modules/data-storage-roles.bicep": {"account: Storage Table Data Contributor",
 		"lockContainer: Storage Blob Data Contributor"},
-	"modules/host-storage.bicep": {"account: Storage Blob Data Owner",
+	"modules/host-storage-roles.bicep": {"account: Storage Blob Data Owner",
 		"account: Storage Queue Data Contributor", "account: Storage Table Data Contributor"},
-	"modules/monitoring.bicep": {"component: Monitoring Metrics Publisher"},
+	"modules/monitoring-roles.bicep": {"component: Monitoring Metrics Publisher"},
 }
 
 // assignment is the text that assigns all roles of a variable on one resource. The name is the same
@@ -147,7 +147,7 @@ func TestRoles(t *testing.T) {
 		t.Errorf("github-condition.txt lets GitHub assign and delete %q, want %q", condition, want)
 	}
 
-	const path = "modules/data-storage.bicep"
+	const path = "modules/data-storage-roles.bicep"
 	for _, wrong := range []struct{ from, to, want string }{
 		{"'ba92f5b4-2d11-453d-a403-e96b0029c9fe'", "'ba92f5b4-2d11-453d-a403-e96b0029c9ff'",
 			"Storage Blob Data Contributor is"},
@@ -193,8 +193,9 @@ func TestRequiredLines(t *testing.T) {
 			"rateLimitThreshold: requestsPerMinute; certificateType: 'ManagedCertificate'; " +
 			"customDomainIds",
 		"workbook": "'WORKSPACE_ID',",
-		"network":  "serviceName: 'Microsoft.App/environments'",
-		"front-door-route": "caches\n        ? [; customDomains: customDomainIds; hostRule; " +
+		// main.bicep makes the IDs of these subnets.
+		"network": "serviceName: 'Microsoft.App/environments'; name: 'site'; name: 'endpoints'",
+		"front-door-route": "caches\n        ? [; customDomains: map(domains, domain => {; hostRule; " +
 			"cacheConfiguration: caches\n      ? {; probePath: " +
 			"'/api/ready'; probeProtocol: 'Https'; " +
 			"sessionAffinityState: 'Disabled'; healthProbeSettings: length(siteNames) == 1\n" +
@@ -204,14 +205,16 @@ func TestRequiredLines(t *testing.T) {
 			"maximumInstanceCount: isPremium ? min(maximumInstanceCount, 30) : 1; " +
 			"maximumInstanceCount: min(maximumInstanceCount, 200); " +
 			"package: empty(packagesUrl) ? '1' : '${packagesUrl}/tiney-windows-386.zip'; " +
+			"hostStorageAccess: hostStorageAccess; sku: site.hostRedundancy; " +
+			"hostRedundancy: i > 0 ? 'Standard_LRS' : zoneRedundant ? 'Standard_ZRS' : " +
+			"hostRedundancy; content: plan == 'Y1' ? 'share' : 'container'; " +
 			"hostStorageKey: hostStorageKey; siteUpdateStrategy: siteUpdateStrategy; " +
 			"accessLogs: frontDoorLogs; " +
-			"frontDoorName: length(sites) > 1 ? edge!.outputs.profileName : ''; " +
+			"frontDoorName: length(sites) > 1 ? edgeName : ''; " +
 			"package: empty(packagesUrl) ? '1' : '${packagesUrl}/tiney-webapp-windows-" +
 			"${plan == 'F1' ? '386' : 'amd64'}.zip'; " +
 			"private: privateNetwork; " +
-			"siteTags: i == 0\n        ? {; customDomainIds: edge!.outputs.customDomainIds; " +
-			"domains: frontDoorDomains",
+			"siteTags: i == 0\n        ? {; domains: frontDoorDomains",
 		"site-consumption": site + "ftpsState: 'Disabled'; kind: 'functionapp'; name: 'Y1'; " +
 			"use32BitWorkerProcess: true; netFrameworkVersion: 'v8.0'; " +
 			"functionAppScaleLimit: maximumInstanceCount; appSettings: " +
@@ -229,9 +232,7 @@ func TestRequiredLines(t *testing.T) {
 			"'FC1'; name: 'custom'; version: '1.0'; type: 'UserAssignedIdentity'; " +
 			"zoneRedundant: zoneRedundant; virtualNetworkSubnetId: empty(subnetId) ? null : " +
 			"subnetId; siteUpdateStrategy: siteUpdateStrategy == 'Recreate'\n        ? null\n" +
-			"        : {; " +
-			"private: !empty(endpointSubnetId); sku: zoneRedundant ? 'Standard_ZRS' : " +
-			"hostRedundancy",
+			"        : {; value: deploymentContainer",
 	} {
 		text := read(t, "modules/"+path+".bicep")
 		for line := range strings.SplitSeq(lines, "; ") {
@@ -261,10 +262,12 @@ func TestDomains(t *testing.T) {
 		"modules/front-door.bicep": {"  for domain in domains: {\n    parent: profile\n    " +
 			"name: domain.name\n", "\n  dependsOn: [\n    customDomains\n  ]\n",
 			"id: resourceId('Microsoft.Cdn/profiles/customDomains', name, domain.name)\n"},
-		"modules/front-door-route.bicep": {"    conditions: []\n    actions: [\n      {\n        name: " +
-			"'ModifyRequestHeader'\n        parameters: {\n          typeName: " +
-			"'DeliveryRuleHeaderActionParameters'\n          headerAction: 'Overwrite'\n" +
-			"          headerName: 'X-Tiney-Host'\n          value: '{hostname}'\n",
+		"modules/front-door-route.bicep": {
+			"id: resourceId('Microsoft.Cdn/profiles/customDomains', profileName, domain.name)\n",
+			"    conditions: []\n    actions: [\n      {\n        name: " +
+				"'ModifyRequestHeader'\n        parameters: {\n          typeName: " +
+				"'DeliveryRuleHeaderActionParameters'\n          headerAction: 'Overwrite'\n" +
+				"          headerName: 'X-Tiney-Host'\n          value: '{hostname}'\n",
 			"    ruleSets: concat(\n      [\n        {\n          id: hostRuleSet.id\n        }\n" +
 				"      ],\n      caches\n"},
 	} {
@@ -277,7 +280,7 @@ func TestDomains(t *testing.T) {
 	}
 	// Azure takes no longer name of a deployment.
 	longest := strings.NewReplacer("${name}", "12345678", "${siteName}", strings.Repeat("s", 33),
-		"${site.name}", strings.Repeat("s", 33), "${uniqueString(host)}", "1234567890123",
+		"${site.name}", strings.Repeat("s", 33), "${firstSite}", strings.Repeat("s", 33), "${uniqueString(host)}", "1234567890123",
 		"${uniqueString(domain)}", "1234567890123")
 	for path, text := range bicepFiles(t) {
 		for _, found := range regexp.MustCompile(

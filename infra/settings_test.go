@@ -35,11 +35,18 @@ var platformSettings = []string{"FUNCTIONS_CUSTOMHANDLER_PORT", "HTTP_PLATFORM_P
 // around the latter.
 var plans = []struct{ module, port, settings, start, end, adds string }{
 	{"consumption", "FUNCTIONS_CUSTOMHANDLER_PORT", "union(settings, hostSettings)",
-		"\nvar allSettings = union(settings, {", "})",
-		"AzureWebJobsStorage__accountName AzureWebJobsStorage__clientId " +
-			"AzureWebJobsStorage__credential FUNCTIONS_EXTENSION_VERSION " +
+		"\nvar allSettings = union(settings, hostStorageSettings, {", "})",
+		"FUNCTIONS_EXTENSION_VERSION " +
 			"FUNCTIONS_WORKER_RUNTIME WEBSITE_CONTENTAZUREFILECONNECTIONSTRING " +
 			"WEBSITE_CONTENTSHARE WEBSITE_RUN_FROM_PACKAGE"},
+	// Its host reaches its storage by key or by identity.
+	{"consumption", "FUNCTIONS_CUSTOMHANDLER_PORT", "union(settings, hostSettings)",
+		"\nvar hostStorageSettings = hostStorageAccess == 'key'\n  ? {", "    }",
+		"AzureWebJobsStorage"},
+	{"consumption", "FUNCTIONS_CUSTOMHANDLER_PORT", "union(settings, hostSettings)",
+		"      AzureWebJobsStorage: hostConnection\n    }\n  : {", "    }",
+		"AzureWebJobsStorage__accountName AzureWebJobsStorage__clientId " +
+			"AzureWebJobsStorage__credential"},
 	{"flex", "FUNCTIONS_CUSTOMHANDLER_PORT", "union(settings, hostSettings)",
 		"settings: union(settings, {", "    })",
 		"AzureWebJobsStorage__accountName AzureWebJobsStorage__clientId " +
@@ -49,7 +56,7 @@ var plans = []struct{ module, port, settings, start, end, adds string }{
 	// This one is in a container.
 	{"web", "PORT", "settings", "settings: union(\n      settings,\n      isContainer\n        ? {",
 		"          }",
-		"WEBSITES_PORT"},
+		"GOMEMLIMIT WEBSITES_PORT"},
 }
 
 // hostSettings are the settings of the plans with the Functions host, as main.bicep writes them.

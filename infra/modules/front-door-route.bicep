@@ -1,13 +1,10 @@
 // The route from Front Door to the sites, and its caching.
 
-@description('Name of the profile.')
+@description('Name of the profile and of its endpoint.')
 param profileName string
 
-@description('Name of the endpoint.')
-param endpointName string
-
-@description('Resource IDs of the domains, each as the property id of an object.')
-param customDomainIds array
+@description('Domains of one\'s own, each with the name of its resource.')
+param domains array
 
 @description('Names of the sites, one in each region.')
 param siteNames array
@@ -24,7 +21,7 @@ resource profile 'Microsoft.Cdn/profiles@2025-06-01' existing = {
 
 resource endpoint 'Microsoft.Cdn/profiles/afdEndpoints@2025-06-01' existing = {
   parent: profile
-  name: endpointName
+  name: profileName
 }
 
 resource sites 'Microsoft.Web/sites@2025-03-01' existing = [
@@ -149,7 +146,9 @@ resource route 'Microsoft.Cdn/profiles/afdEndpoints/routes@2025-06-01' = {
     originGroup: {
       id: originGroup.id
     }
-    customDomains: customDomainIds
+    customDomains: map(domains, domain => {
+      id: resourceId('Microsoft.Cdn/profiles/customDomains', profileName, domain.name)
+    })
     ruleSets: concat(
       [
         {

@@ -184,17 +184,8 @@ resource logs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
   }
 }
 
-@description('Name of the profile.')
-output profileName string = profile.name
-
-@description('Name of the endpoint.')
-output endpointName string = endpoint.name
-
 @description('The host name that Azure gave the endpoint.')
 output endpointHostName string = endpoint.properties.hostName
 
 @description('What Front Door sends as X-Azure-FDID.')
 output frontDoorId string = profile.properties.frontDoorId
-
-@description('Resource IDs of the domains, each as the property id of an object.')
-output customDomainIds array = customDomainIds

@@ -1,5 +1,5 @@
 // A virtual network for the site on FC1. From it, the site reaches its storage accounts: see
-// private-endpoints.bicep.
+// private-endpoints.bicep. main.bicep makes the IDs of the two subnets from their names.
 
 @description('Name of the network.')
 param name string
@@ -77,9 +77,3 @@ resource links 'Microsoft.Network/privateDnsZones/virtualNetworkLinks@2024-06-01
     }
   }
 ]
-
-@description('Resource ID of the subnet of the site.')
-output siteSubnetId string = network.properties.subnets[0].id
-
-@description('Resource ID of the subnet of private endpoints.')
-output endpointSubnetId string = network.properties.subnets[1].id

@@ -7,7 +7,7 @@ param accountName string
 @description('Its services: blob, queue, table or table_secondary.')
 param services array
 
-@description('Resource ID of the subnet. Who has it has waited for the network and its zones.')
+@description('Resource ID of the subnet.')
 param subnetId string
 
 @description('The Azure region.')

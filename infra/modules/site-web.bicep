@@ -191,6 +191,8 @@ module siteSettings 'site-settings.bicep' = {
       isContainer
         ? {
             WEBSITES_PORT: '8080' // the port on which the image listens
+            // The image's own limit is for a container with less memory than these plans have.
+            GOMEMLIMIT: sku == 'B1' ? '1GiB' : sku == 'P0v3' ? '3GiB' : '6GiB'
           }
         : {
             // As on Y1, a zip is mounted, since a running handler.exe cannot be overwritten.

@@ -1,11 +1,12 @@
-// Package infra_test tests the files that are deployed beside the executable. In
-// .github/workflows/build.yml, the Bicep CLI compiles and lints the Bicep files. The tests here
+// Package infra_test tests the files that are deployed beside the executable. `make lint` and
+// .github/workflows/build.yml let the Bicep CLI compile and lint the Bicep files. The tests here
 // check what a compiler cannot: the IDs of roles, properties that keep promises, names that the
 // scripts and the docs share with the template, the queries, and deploy.sh.
 package infra_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -528,41 +529,105 @@ func TestDocsRegisterProviders(t *testing.T) {
 	}
 }
 
-// TestBicepWarningsFail runs the build's step with stubs of az that print what Bicep prints for
-// several mistakes, or for none.
+// TestBicepWarningsFail runs make lint with stubs of bicep and of az that print what Bicep prints
+// for several mistakes, or for none.
 func TestBicepWarningsFail(t *testing.T) {
-	step := strings.ReplaceAll(matches(t, read(t, "../.github/workflows/build.yml"),
-		`(?m)^      - name: Compile .*\n(?:        #.*\n)?        run: \|\n((?:          .*\n)+)`)[0],
-		"          ", "")
 	const file = "/work/infra/modules/availability.bicep"
+	const warns = `echo "WARNING: ` + file + `(27,15) : Warning BCP081: Resource type ` +
+		`\"x@2026-01-01\" does not have types available. [https://aka.ms/bicep]" >&2`
+	const missing = "NOT CHECKED: the Bicep files, since neither bicep nor az bicep is there.\n"
 	for name, test := range map[string]struct {
-		az   string // its script; the arguments begin with bicep build or bicep lint
-		says string // the expected output; "": the step succeeds
+		az, bicep string // their scripts; "": there is none
+		says      string
+		fails     bool
 	}{
-		"nothing is wrong": {`echo "{}"`, ""},
-		"there is a newer Bicep": {`echo "{}"; ` +
-			`echo "WARNING: A new Bicep release is available: v0.99.1." >&2`, ""},
-		"a type that is not there": {`echo "{}"; echo "WARNING: ` + file +
-			`(27,15) : Warning BCP081: Resource type \"x@2026-01-01\" does not have types ` +
-			`available. [https://aka.ms/bicep/core-diagnostics#BCP081]" >&2`, "BCP081"},
-		"an error": {`echo "ERROR: ` + file +
-			`(1,1) : Error BCP018: Expected the \"=\" character. [x]" >&2; exit 1`, "BCP018"},
-		"an error of another form": {`echo "it crashed" >&2; exit 1`, "it crashed"},
-		"the linter warns": {`[ $2 = build ] || echo "` + file +
+		"nothing is wrong":        {`echo "{}"`, "", "", false},
+		"nothing is wrong, no az": {"", `echo "{}"`, "", false},
+		"there is a newer Bicep": {`echo "{}"; echo "WARNING: A new Bicep release is available" >&2`,
+			"", "", false},
+		"a type that is not there": {`echo "{}"; ` + warns, "", "BCP081", true},
+		"the same, no az":          {"", `echo "{}"; ` + warns, "BCP081", true},
+		"bicep goes first":         {"exit 1", `echo "{}"`, "", false},
+		"an error": {`[ $2 = version ] || { echo "{}"; echo "ERROR: ` + file +
+			`(1,1) : Error BCP018: Expected the \"=\" character. [x]" >&2; exit 1; }`,
+			"", "BCP018", true},
+		"an error of another form": {`[ $2 = version ] || { echo "it crashed" >&2; exit 1; }`,
+			"", "it crashed", true},
+		"the linter warns": {`[ $2 != lint ] || echo "` + file +
 			`(1,7) : Warning no-unused-vars: Variable \"x\" is declared but never used. [x]"`,
-			"no-unused-vars"},
-		"the linter fails, silently": {`[ $2 = build ]`, "\n"},
+			"", "no-unused-vars", true},
+		"the linter fails, silently": {`[ $2 != lint ]`, "", "\n", true},
+		"no Bicep":                   {"exit 1", "", missing, false},
+		"no az":                      {"", "", missing, false},
 	} {
 		bin := t.TempDir()
-		if err := os.WriteFile(filepath.Join(bin, "az"), []byte("#!/bin/sh\n"+test.az+"\n"),
+		for tool, script := range map[string]string{"az": test.az, "bicep": test.bicep} {
+			if script == "" {
+				continue
+			}
+			if err := os.WriteFile(filepath.Join(bin, tool), []byte("#!/bin/sh\n"+script+"\n"),
+				0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, tool := range []string{"sh", "grep"} {
+			path, err := exec.LookPath(tool)
+			if err == nil {
+				err = os.Symlink(path, filepath.Join(bin, tool))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := exec.CommandContext(t.Context(), "make", "-C", "..", "--no-print-directory", "lint")
+		cmd.Env = []string{"PATH=" + bin} // an az or bicep of this machine is not asked
+		out, err := cmd.CombinedOutput()
+		if (err != nil) != test.fails || !strings.Contains(string(out), test.says) {
+			t.Errorf("%s: %v, and it says %s", name, err, out)
+		}
+	}
+	if makefile := read(t, "../Makefile"); !strings.Contains(makefile, " lint\n\t$(MAKE) package\n") {
+		t.Error("make check does not lint")
+	}
+}
+
+// TestBicepIsFormatted runs the build's step with stubs of az that change a file, or none.
+func TestBicepIsFormatted(t *testing.T) {
+	build := read(t, "../.github/workflows/build.yml")
+	step := strings.ReplaceAll(matches(t, build,
+		`(?m)^      - name: Look whether the Bicep .*\n        run: \|\n((?:          .*\n)+)`)[0],
+		"          ", "")
+	if !strings.Contains(build, "\n      - run: make lint\n") {
+		t.Error("build.yml does not lint")
+	}
+	for name, test := range map[string]struct {
+		az   string
+		fail bool
+	}{
+		"nothing changes":                {"", false},
+		"a module changes":               {`case $4 in *network.bicep) echo >>"$4" ;; esac`, true},
+		"main changes":                   {`case $4 in *main.bicep) echo >>"$4" ;; esac`, true},
+		"it fails":                       {"exit 1", true},
+		"it does nothing but formatting": {`[ "$1 $2 $3" = "bicep format --file" ]`, false},
+	} {
+		dir := t.TempDir()
+		for file, text := range bicepFiles(t) {
+			path := filepath.Join(dir, "infra", file)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+				os.WriteFile(path, []byte(text), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(dir, "az"), []byte("#!/bin/sh\n"+test.az+"\n"),
 			0o755); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.CommandContext(t.Context(), "bash", "-e", "-c", step) // as GitHub runs it
-		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
-		out, err := cmd.CombinedOutput()
-		if (err != nil) != (test.says != "") || !strings.Contains(string(out), test.says) {
-			t.Errorf("%s: %v, and it says %s", name, err, out)
+		cmd := exec.CommandContext(t.Context(), "bash", "-e", "-c",
+			"git init -q . && git add infra\n"+step)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "GIT_CONFIG_GLOBAL=/dev/null")
+		if out, err := cmd.CombinedOutput(); (err != nil) != test.fail {
+			t.Errorf("%s: %v, %s", name, err, out)
 		}
 	}
 }

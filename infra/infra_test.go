@@ -459,20 +459,27 @@ func TestAzd(t *testing.T) {
 		script := strings.ReplaceAll(matches(t, config,
 			`(?m)^  `+name+`:\n    shell: sh\n    run: \|\n((?:      .*\n)+)`)[0], "      ", "")
 		dir := t.TempDir()
-		err := os.WriteFile(filepath.Join(dir, "azd"), []byte("#!/bin/sh\necho \"azd $*\"\n"), 0o755)
+		// This azd shows its arguments, and the file that the last of them names.
+		err := os.WriteFile(filepath.Join(dir, "azd"), []byte("#!/bin/sh\necho \"azd $*\"\n"+
+			`for last; do :; done; stat -c %a "$last"; cat "$last"`+"\n"), 0o755)
 		if err != nil {
 			t.Fatal(err)
 		}
 		cmd := exec.CommandContext(t.Context(), "sh", "-e", "-c", script)
-		cmd.Env = append(os.Environ(), append(env, "PATH="+dir+":"+os.Getenv("PATH"))...)
+		temporary := t.TempDir()
+		cmd.Env = append(os.Environ(), append(env, "PATH="+dir+":"+os.Getenv("PATH"),
+			"TMPDIR="+temporary)...)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Errorf("%s: %v, %s", name, err, out)
 		}
+		if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+			t.Errorf("%s leaves %v behind (%v)", name, left, err)
+		}
 		return string(out)
 	}
 	if made := hook("preprovision"); !regexp.MustCompile(
-		`^azd env set ADMIN_KEY [0-9A-Za-z]{43}\n$`).MatchString(made) {
+		`^azd env set --file /\S+\n600\nADMIN_KEY=[0-9A-Za-z]{43}\n$`).MatchString(made) {
 		t.Errorf("before a deployment it runs %s", made)
 	}
 	if made := hook("preprovision", "ADMIN_KEY=there"); made != "" {

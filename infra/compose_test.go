@@ -1,6 +1,7 @@
 package infra_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,6 +37,20 @@ func TestComposeSettings(t *testing.T) {
 	if got := s.Functions.Rules.Base.String(); got != "http://localhost:7071" ||
 		!strings.Contains(compose, `"127.0.0.1:${PORT:-7071}:`+env["PORT"]+`"`) {
 		t.Errorf("the service at %s listens on %s", got, s.Address)
+	}
+	// Go's memory limit is below the container's, and leaves the cache its place.
+	var of, limit, byDefault int
+	fmt.Sscanf(matches(t, compose, `mem_limit: (\S+)`)[0], "%dm", &of)
+	fmt.Sscanf(env["GOMEMLIMIT"], "%dMiB", &limit)
+	fmt.Sscanf(matches(t, read(t, "Dockerfile"), `GOMEMLIMIT=(\S+)`)[0], "%dMiB", &byDefault)
+	if byDefault == 0 || limit <= byDefault || of <= limit || limit*5 < of*4 ||
+		!strings.Contains(read(t, "../docs/deployment.md"), fmt.Sprintf("`GOMEMLIMIT=%dMiB`", byDefault)) {
+		t.Errorf("Go is limited to %d of %d MB, and to %d in the image alone", limit, of, byDefault)
+	}
+	for _, line := range []string{"cap_drop: [ALL]", `security_opt: ["no-new-privileges:true"]`} {
+		if strings.Count(compose, "\n    "+line+"\n") != strings.Count(compose, "\n    image: ") {
+			t.Errorf("not every container has %s", line)
+		}
 	}
 	tested := matches(t, read(t, "../internal/azurite/package.json"), `"azurite": "(.*)"`)
 	if got := matches(t, compose, `image: \S+/azurite:(\S+)`); !slices.Equal(got, tested) {

@@ -390,7 +390,7 @@ param maximumInstanceCount int = startsWith(plan, 'P') ? 3 : 40
 @description('B1, P0v3 and P1v3: a container image, such as myregistry.azurecr.io/tiney:1.0, which runs on Linux. The identity needs AcrPull on a registry of Azure (docs/deployment.md). Empty: a package, which runs on Windows.')
 param image string = ''
 
-@description('Y1, F1, B1, P0v3 and P1v3: the address of a release\'s packages, such as https://github.com/OWNER/REPOSITORY/releases/download/v1.0.0. The site runs the package of its plan from there. Empty: the one that is uploaded.')
+@description('Y1, F1, B1, P0v3 and P1v3: the address of a release\'s packages, such as https://github.com/OWNER/REPOSITORY/releases/download/v1.0.0. The site runs the package of its plan from there, and fetches it at each start: the release must be immutable. Empty: the one that is uploaded.')
 param packagesUrl string = ''
 
 @description('FC1: how many requests an instance gets at once before another is started. Left to Azure, an instance of 512 MB gets 4.')

@@ -434,7 +434,7 @@ func TestAutoscale(t *testing.T) {
 // TestImagePort checks that App Service sends requests to the port on which the image listens.
 func TestImagePort(t *testing.T) {
 	port := matches(t, read(t, "modules/site-web.bicep"), `WEBSITES_PORT: '(\d+)'`)[0]
-	if image := matches(t, read(t, "Dockerfile"), ` PORT=(\d+)\n`)[0]; port != image {
+	if image := matches(t, read(t, "Dockerfile"), ` PORT=(\d+)\s`)[0]; port != image {
 		t.Errorf("the image listens on %s, and requests go to %s", image, port)
 	}
 }

@@ -252,6 +252,56 @@ func moduleProblems(files map[string]string) (problems []string) {
 	return problems
 }
 
+// makers are the modules of main.bicep that make what a variable or property names.
+var makers = map[string]string{"insightsName": "monitoring", "workspaceName": "monitoring",
+	"actionGroupName": "monitoring", "dataStorageName": "dataStorage", "networkName": "network",
+	"edgeName": "edge", "hostStorageName": "hostStorage"}
+
+// orderProblems returns the modules of main.bicep that are deployed before what they need. No
+// output tells Azure the order where a name is passed.
+func orderProblems(main string) (problems []string) {
+	m := parseModule(main)
+	after := map[string][]string{} // the modules that each one waits for
+	for _, c := range m.calls {
+		after[c.symbol] = slices.Clone(c.dependsOn)
+		for _, value := range c.params {
+			for _, found := range regexp.MustCompile(`\b(\w+)(?:\[\d\])?!?\.outputs\.`).FindAllStringSubmatch(
+				m.expand(value), -1) {
+				after[c.symbol] = append(after[c.symbol], found[1])
+			}
+		}
+	}
+	var waits func(one, other string) bool
+	waits = func(one, other string) bool {
+		return slices.ContainsFunc(after[one], func(next string) bool {
+			return next == other || waits(next, other)
+		})
+	}
+	need := func(one, other string) {
+		if one != other && !waits(one, other) {
+			problems = append(problems, one+" does not wait for "+other)
+		}
+	}
+	for _, c := range m.calls {
+		for _, value := range c.params {
+			for _, name := range word.FindAllString(m.expand(value), -1) {
+				if maker := makers[name]; maker != "" {
+					need(c.symbol, maker)
+				}
+			}
+		}
+	}
+	for _, site := range []string{"consumption", "web", "flex"} {
+		for _, c := range m.calls {
+			if strings.HasSuffix(c.file, "-roles.bicep") && (site != "web" || c.symbol != "hostStorageRoles") {
+				need(site, c.symbol)
+			}
+		}
+	}
+	need("flex", "hostEndpoints")
+	return problems
+}
+
 // TestModules checks that each module gets the parameters that it has, and that what-if shows all
 // resources but role assignments: nothing that Azure tells only after a deployment decides which
 // resources a module has, and their names. It also makes one thing wrong at a time.
@@ -259,6 +309,29 @@ func TestModules(t *testing.T) {
 	files := bicepFiles(t)
 	for _, problem := range moduleProblems(files) {
 		t.Error(problem)
+	}
+	for _, problem := range orderProblems(files["main.bicep"]) {
+		t.Error(problem)
+	}
+	for _, wrong := range []struct{ from, to, want string }{
+		{"      monitoringRoles\n      dataStorageRoles\n    ]", "      monitoringRoles\n    ]",
+			"web does not wait for dataStorageRoles"},
+		{"      hostStorageRoles\n      hostEndpoints\n", "      hostEndpoints\n",
+			"flex does not wait for hostStorageRoles"},
+		{"      hostEndpoints\n", "", "flex does not wait for hostEndpoints"},
+		{"    dataStorage\n    network\n", "    network\n", "dataEndpoints does not wait for dataStorage"},
+		{"    hostStorage\n    network\n", "    hostStorage\n", "hostEndpoints does not wait for network"},
+		{"    edge\n    consumption\n", "    consumption\n", ""}, // their settings need its outputs
+		{"  dependsOn: [\n    monitoring\n  ]\n", "", "monitoringRoles does not wait for monitoring"},
+		{"      hostStorage\n      hostStorageRoles\n    ]", "    ]",
+			"consumption does not wait for hostStorage"},
+	} {
+		changed := strings.Replace(files["main.bicep"], wrong.from, wrong.to, 1)
+		found := strings.Join(orderProblems(changed), "\n")
+		if changed == files["main.bicep"] || (found == "") != (wrong.want == "") ||
+			!strings.Contains(found, wrong.want) {
+			t.Errorf("%q for %q: want %q, found\n%s", wrong.to, wrong.from, wrong.want, found)
+		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		m := parseModule(files[path])

@@ -35,6 +35,7 @@ var (
 			`^(?:  |    )(?:name|scope): (.*)$`)
 	disabled = regexp.MustCompile(`^\s*#disable-next-line (what-if-short-circuiting)$`)
 	word     = regexp.MustCompile(`[A-Za-z_]\w*`)
+	outputOf = regexp.MustCompile(`\b(\w+)(?:\[\d\])?!?\.outputs\.(\w+)`)
 	// atRunTime matches what Azure knows only once something is deployed.
 	atRunTime = regexp.MustCompile(`\.outputs\b|\.properties\b|\blistKeys\(|\breference\(`)
 )
@@ -238,8 +239,7 @@ func moduleProblems(files map[string]string) (problems []string) {
 				}
 			}
 		}
-		uses := regexp.MustCompile(`\b(\w+)(?:\[\d\])?!?\.outputs\.(\w+)`)
-		for _, found := range uses.FindAllStringSubmatch(files[file], -1) {
+		for _, found := range outputOf.FindAllStringSubmatch(files[file], -1) {
 			at := slices.IndexFunc(m.calls, func(c moduleCall) bool { return c.symbol == found[1] })
 			if at < 0 || !modules[called(file, m.calls[at])].outputs[found[2]] {
 				problem("%s uses %s, which is not there", file, found[0])
@@ -265,8 +265,7 @@ func orderProblems(main string) (problems []string) {
 	for _, c := range m.calls {
 		after[c.symbol] = slices.Clone(c.dependsOn)
 		for _, value := range c.params {
-			for _, found := range regexp.MustCompile(`\b(\w+)(?:\[\d\])?!?\.outputs\.`).FindAllStringSubmatch(
-				m.expand(value), -1) {
+			for _, found := range outputOf.FindAllStringSubmatch(m.expand(value), -1) {
 				after[c.symbol] = append(after[c.symbol], found[1])
 			}
 		}
@@ -293,7 +292,8 @@ func orderProblems(main string) (problems []string) {
 	}
 	for _, site := range []string{"consumption", "web", "flex"} {
 		for _, c := range m.calls {
-			if strings.HasSuffix(c.file, "-roles.bicep") && (site != "web" || c.symbol != "hostStorageRoles") {
+			if strings.HasSuffix(c.file, "-roles.bicep") &&
+				(site != "web" || c.symbol != "hostStorageRoles") {
 				need(site, c.symbol)
 			}
 		}
@@ -319,8 +319,10 @@ func TestModules(t *testing.T) {
 		{"      hostStorageRoles\n      hostEndpoints\n", "      hostEndpoints\n",
 			"flex does not wait for hostStorageRoles"},
 		{"      hostEndpoints\n", "", "flex does not wait for hostEndpoints"},
-		{"    dataStorage\n    network\n", "    network\n", "dataEndpoints does not wait for dataStorage"},
-		{"    hostStorage\n    network\n", "    hostStorage\n", "hostEndpoints does not wait for network"},
+		{"    dataStorage\n    network\n", "    network\n",
+			"dataEndpoints does not wait for dataStorage"},
+		{"    hostStorage\n    network\n", "    hostStorage\n",
+			"hostEndpoints does not wait for network"},
 		{"    edge\n    consumption\n", "    consumption\n", ""}, // their settings need its outputs
 		{"  dependsOn: [\n    monitoring\n  ]\n", "", "monitoringRoles does not wait for monitoring"},
 		{"      hostStorage\n      hostStorageRoles\n    ]", "    ]",

@@ -1,7 +1,7 @@
 # This needs Go, Node with npm, and make. The race detector of the tests also needs a C compiler.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build package image test check fuzz chaos sabotage bench wine country screenshots azurite kql \
+.PHONY: help run build package image test lint check fuzz chaos sabotage bench wine country screenshots azurite kql \
 	oidcprovider useragents browser openapi mcp clean
 
 # How long `make fuzz` tries each target.
@@ -43,6 +43,15 @@ SLOW = tiney/internal/browser tiney/internal/pack
 test: azurite kql oidcprovider useragents openapi mcp internal/country/node_modules/.installed ## run the tests, in at most four minutes; `make check` runs all of them
 	@go test -short -parallel 8 -timeout 10m $$(go list ./... | grep -vx $(SLOW:%=-e %))
 
+# A warning fails, too: BCP081 is a type that does not exist, which would end each deployment.
+lint: ## compile and lint the Bicep files, if bicep or az bicep is there; warnings fail
+	@if command -v bicep >/dev/null; then bicep=bicep file=; \
+	elif az bicep version >/dev/null 2>&1; then bicep='az bicep' file=--file; \
+	else echo "NOT CHECKED: the Bicep files, since neither bicep nor az bicep is there."; exit; fi; \
+	said=$$($$bicep build $$file infra/main.bicep --stdout 2>&1 >/dev/null && \
+		$$bicep lint $$file infra/main.bicep 2>&1) || failed=true; \
+	printf '%s\n' "$$said"; [ -z "$$failed" ] && ! echo "$$said" | grep -qE ' : (Warning|Error) '
+
 # The tests of these packages have the machine to themselves. Beside other busy programs, an
 # emulator or a browser may stand still for longer than the service and its clients wait.
 ALONE = internal/browser storage internal/simulation internal/e2e
@@ -57,6 +66,7 @@ check: azurite kql oidcprovider useragents browser openapi mcp internal/country/
 	go mod tidy -diff
 	go tool actionlint
 	shellcheck infra/*.sh internal/dev/*.sh .ci/run
+	@$(MAKE) --no-print-directory lint
 	$(MAKE) package
 	@set -e; trap 'exit 130' INT; export CGO_ENABLED=1; failed=0; all=$$(go list ./...); \
 	for packages in "$$(echo "$$all" | grep -vx $(ALONE:%=-e tiney/%))" $(ALONE:%=./%); do \

@@ -1,6 +1,9 @@
 package infra_test
 
 import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,6 +39,20 @@ func TestComposeSettings(t *testing.T) {
 	if got := s.Functions.Rules.Base.String(); got != "http://localhost:7071" ||
 		!strings.Contains(compose, `"127.0.0.1:${PORT:-7071}:`+env["PORT"]+`"`) {
 		t.Errorf("the service at %s listens on %s", got, s.Address)
+	}
+	// Go's memory limit is below the container's, and leaves the cache its place.
+	var of, limit, byDefault int
+	fmt.Sscanf(matches(t, compose, `mem_limit: (\S+)`)[0], "%dm", &of)
+	fmt.Sscanf(env["GOMEMLIMIT"], "%dMiB", &limit)
+	fmt.Sscanf(matches(t, read(t, "Dockerfile"), `GOMEMLIMIT=(\S+)`)[0], "%dMiB", &byDefault)
+	if byDefault == 0 || limit <= byDefault || of <= limit || limit*5 < of*4 ||
+		!strings.Contains(read(t, "../docs/deployment.md"), fmt.Sprintf("`GOMEMLIMIT=%dMiB`", byDefault)) {
+		t.Errorf("Go is limited to %d of %d MB, and to %d in the image alone", limit, of, byDefault)
+	}
+	for _, line := range []string{"cap_drop: [ALL]", `security_opt: ["no-new-privileges:true"]`} {
+		if strings.Count(compose, "\n    "+line+"\n") != strings.Count(compose, "\n    image: ") {
+			t.Errorf("not every container has %s", line)
+		}
 	}
 	tested := matches(t, read(t, "../internal/azurite/package.json"), `"azurite": "(.*)"`)
 	if got := matches(t, compose, `image: \S+/azurite:(\S+)`); !slices.Equal(got, tested) {
@@ -80,6 +97,66 @@ func TestReleasePushesTheImage(t *testing.T) {
 		"../docs/deployment.md"} {
 		if got := matches(t, read(t, file), `cmd/crane@(\S+)`)[0]; got != version {
 			t.Errorf("%s has crane %s, want %s", file, got, version)
+		}
+	}
+}
+
+// TestReleaseIsImmutable runs the release's step with a stub of gh. A template that names files which
+// somebody can change must not get to the button.
+func TestReleaseIsImmutable(t *testing.T) {
+	text := read(t, "../.github/workflows/release.yml")
+	publish, branch := strings.Index(text, "- name: Publish the release"),
+		strings.Index(text, "git push -f origin azuredeploy")
+	if publish < 0 || branch < publish || strings.Contains(text, "continue-on-error") {
+		t.Error("the branch does not wait for the release")
+	}
+	step := strings.ReplaceAll(matches(t, text[publish:], `(?m)^        run: \|\n((?:          .*\n)+)`)[0],
+		"          ", "")
+	const create = "release create v1.2.3 --verify-tag --generate-notes --prerelease=false " +
+		"build/azuredeploy.json build/tiney-a.zip\n"
+	step = strings.ReplaceAll(step, "${{ contains(github.ref_name, '-') }}", "false")
+	// The digests of files that contain their names.
+	const isNew, zip = "case $* in *view*) exit 1 ;; esac; ", "sha256:ZIP  tiney-a.zip"
+	const there = "immutable: true\nsha256:JSON  azuredeploy.json\n"
+	for name, test := range map[string]struct {
+		gh      string // what it does first
+		is      string // what it says of the release
+		creates bool
+		good    bool
+	}{
+		"new":               {isNew, there + zip, true, true},
+		"the second try":    {"", there + zip, false, true},
+		"it can be changed": {isNew, strings.Replace(there, "true", "false", 1) + zip, true, false},
+		"an older GitHub":   {isNew, strings.Replace(there, "true", "null", 1) + zip, true, false},
+		"a file was exchanged": {"", there + strings.Replace(zip, "ZIP", strings.Repeat("0", 64), 1),
+			false, false},
+		"a file is missing": {"", there, false, false},
+		"a file more":       {"", there + zip + "\nsha256:ZIP  x.zip", false, false},
+		"a draft was left":  {"case $* in api*) exit 1 ;; esac; ", there + zip, false, false},
+		"an upload failed":  {"case $* in *view* | *create*) exit 1 ;; esac; ", there + zip, true, false},
+	} {
+		dir := t.TempDir()
+		is := test.is
+		for name, mark := range map[string]string{"azuredeploy.json": "JSON", "tiney-a.zip": "ZIP"} {
+			is = strings.ReplaceAll(is, mark, fmt.Sprintf("%x", sha256.Sum256([]byte(name))))
+			if err := errors.Join(os.MkdirAll(filepath.Join(dir, "build"), 0o755),
+				os.WriteFile(filepath.Join(dir, "build", name), []byte(name), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(dir, "gh"), []byte(fmt.Sprintf("#!/bin/sh\n"+
+			"echo \"$*\" >>%s/said\n%s\ncase $* in api*) echo '%s' ;; esac\n", dir, test.gh, is)),
+			0o755); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "bash", "-e", "-c", step) // as GitHub runs it
+		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"),
+			"GITHUB_REPOSITORY=owner/tiney", "GH_TOKEN=secret", "TAG=v1.2.3")
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if said := read(t, filepath.Join(dir, "said")); (err == nil) != test.good ||
+			strings.Contains(said, create) != test.creates {
+			t.Errorf("%s: %v, %s\nit ran %s", name, err, out, said)
 		}
 	}
 }

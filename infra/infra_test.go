@@ -1,11 +1,12 @@
-// Package infra_test tests the files that are deployed beside the executable. In
-// .github/workflows/build.yml, the Bicep CLI compiles and lints the Bicep files. The tests here
+// Package infra_test tests the files that are deployed beside the executable. `make lint` and
+// .github/workflows/build.yml let the Bicep CLI compile and lint the Bicep files. The tests here
 // check what a compiler cannot: the IDs of roles, properties that keep promises, names that the
 // scripts and the docs share with the template, the queries, and deploy.sh.
 package infra_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -66,33 +67,35 @@ var roles = map[string]string{
 // assigned are the roles that the identity gets, by the file that assigns them. Each comes after
 // its resource.
 var assigned = map[string][]string{
-	"modules/data-storage.bicep": {"account: Storage Table Data Contributor",
+	"modules/data-storage-roles.bicep": {"account: Storage Table Data Contributor",
 		"lockContainer: Storage Blob Data Contributor"},
-	"modules/host-storage.bicep": {"account: Storage Blob Data Owner",
+	"modules/host-storage-roles.bicep": {"account: Storage Blob Data Owner",
 		"account: Storage Queue Data Contributor", "account: Storage Table Data Contributor"},
-	"modules/monitoring.bicep": {"component: Monitoring Metrics Publisher"},
+	"modules/monitoring-roles.bicep": {"component: Monitoring Metrics Publisher"},
 }
 
 // assignment is the text that assigns all roles of a variable on one resource. The name is the same
 // in every deployment, and changes if anything in the assignment changes. The principal's type is
 // needed because a new identity cannot be found at once without it.
-const assignment = `Microsoft.Authorization/roleAssignments@2022-04-01' = [for role in items(%[2]s): {
-  name: guid(%[1]s.id, principalId, role.value)
-  scope: %[1]s
-  properties: {
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role.value)
-    principalId: principalId
-    principalType: 'ServicePrincipal'
+const assignment = `Microsoft.Authorization/roleAssignments@2022-04-01' = [
+  for role in items(%[2]s): {
+    name: guid(%[1]s.id, principalId, role.value)
+    scope: %[1]s
+    properties: {
+      roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role.value)
+      principalId: principalId
+      principalType: 'ServicePrincipal'
+    }
   }
-}]
+]
 `
 
 var (
 	rolesVariable = regexp.MustCompile(`(?ms)^var (roles|\w+Roles) = \{\n(.*?)^\}\n`)
 	roleLine      = regexp.MustCompile(`(?m)^ +'?([^':]+)'?: '(.*)'$`)
 	assignmentOf  = regexp.MustCompile(
-		`(?m)^resource \w+ 'Microsoft.Authorization/roleAssignments@.* in items\((\w+)\): \{\n.*\n` +
-			`  scope: (\w+)$`)
+		`(?m)^resource \w+ 'Microsoft.Authorization/roleAssignments@.*\n.* in items\((\w+)\): \{\n.*\n` +
+			`    scope: (\w+)$`)
 	guid = regexp.MustCompile(
 		`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
 )
@@ -145,7 +148,7 @@ func TestRoles(t *testing.T) {
 		t.Errorf("github-condition.txt lets GitHub assign and delete %q, want %q", condition, want)
 	}
 
-	const path = "modules/data-storage.bicep"
+	const path = "modules/data-storage-roles.bicep"
 	for _, wrong := range []struct{ from, to, want string }{
 		{"'ba92f5b4-2d11-453d-a403-e96b0029c9fe'", "'ba92f5b4-2d11-453d-a403-e96b0029c9ff'",
 			"Storage Blob Data Contributor is"},
@@ -155,8 +158,8 @@ func TestRoles(t *testing.T) {
 			"roleDefinitions', '8e3af657-a8ff-443c-a75c-2fe8c4bcb635')", "an ID outside"},
 		{"guid(account.id, principalId, role.value)", "guid(account.id, role.value)",
 			"does not assign"},
-		{"    principalType: 'ServicePrincipal'\n", "", "does not assign"},
-		{"  scope: lockContainer\n", "  scope: account\n", "does not assign"},
+		{"      principalType: 'ServicePrincipal'\n", "", "does not assign"},
+		{"    scope: lockContainer\n", "    scope: account\n", "does not assign"},
 		{"var containerRoles = {\n", "", "assigns"},
 	} {
 		text := strings.Replace(files[path], wrong.from, wrong.to, 1)
@@ -189,27 +192,30 @@ func TestRequiredLines(t *testing.T) {
 			"'GreaterThanOrEqual'; '0'; " +
 			"matchVariable: 'RequestMethod'; 'POST'; rateLimitThreshold: shortensPerMinute; " +
 			"rateLimitThreshold: requestsPerMinute; certificateType: 'ManagedCertificate'; " +
-			"], customDomainIds)",
-		"workbook": "})), 'WORKSPACE_ID', workspaceId)",
-		"network":  "serviceName: 'Microsoft.App/environments'",
-		"front-door-route": "], caches ? [; customDomains: customDomainIds; hostRule; " +
-			"cacheConfiguration: caches ? {; probePath: " +
+			"customDomainIds",
+		"workbook": "'WORKSPACE_ID',",
+		// main.bicep makes the IDs of these subnets.
+		"network": "serviceName: 'Microsoft.App/environments'; name: 'site'; name: 'endpoints'",
+		"front-door-route": "caches\n        ? [; customDomains: map(domains, domain => {; hostRule; " +
+			"cacheConfiguration: caches\n      ? {; probePath: " +
 			"'/api/ready'; probeProtocol: 'Https'; " +
-			"sessionAffinityState: 'Disabled'; healthProbeSettings: length(siteNames) == 1 ? " +
-			"null : {; priority: 1",
+			"sessionAffinityState: 'Disabled'; healthProbeSettings: length(siteNames) == 1\n" +
+			"      ? null\n      : {; priority: 1",
 		"../main": "caches: redirectMaxAgeSeconds > 0; zoneRedundant: site.zoneRedundant && " +
 			"isPremium; " +
 			"maximumInstanceCount: isPremium ? min(maximumInstanceCount, 30) : 1; " +
 			"maximumInstanceCount: min(maximumInstanceCount, 200); " +
 			"package: empty(packagesUrl) ? '1' : '${packagesUrl}/tiney-windows-386.zip'; " +
+			"hostStorageAccess: hostStorageAccess; sku: site.hostRedundancy; " +
+			"hostRedundancy: i > 0 ? 'Standard_LRS' : zoneRedundant ? 'Standard_ZRS' : " +
+			"hostRedundancy; content: plan == 'Y1' ? 'share' : 'container'; " +
 			"hostStorageKey: hostStorageKey; siteUpdateStrategy: siteUpdateStrategy; " +
 			"accessLogs: frontDoorLogs; " +
-			"frontDoorName: length(sites) > 1 ? edge!.outputs.profileName : ''; " +
+			"frontDoorName: length(sites) > 1 ? edgeName : ''; " +
 			"package: empty(packagesUrl) ? '1' : '${packagesUrl}/tiney-webapp-windows-" +
 			"${plan == 'F1' ? '386' : 'amd64'}.zip'; " +
 			"private: privateNetwork; " +
-			"siteTags: i == 0 ? {; customDomainIds: edge!.outputs.customDomainIds; " +
-			"domains: frontDoorDomains",
+			"siteTags: i == 0\n        ? {; domains: frontDoorDomains",
 		"site-consumption": site + "ftpsState: 'Disabled'; kind: 'functionapp'; name: 'Y1'; " +
 			"use32BitWorkerProcess: true; netFrameworkVersion: 'v8.0'; " +
 			"functionAppScaleLimit: maximumInstanceCount; appSettings: " +
@@ -226,9 +232,8 @@ func TestRequiredLines(t *testing.T) {
 		"site-flex": site + "kind: 'functionapp,linux'; tags: union(tags, siteTags); name: " +
 			"'FC1'; name: 'custom'; version: '1.0'; type: 'UserAssignedIdentity'; " +
 			"zoneRedundant: zoneRedundant; virtualNetworkSubnetId: empty(subnetId) ? null : " +
-			"subnetId; siteUpdateStrategy: siteUpdateStrategy == 'Recreate' ? null : {; " +
-			"private: !empty(endpointSubnetId); sku: zoneRedundant ? 'Standard_ZRS' : " +
-			"hostRedundancy",
+			"subnetId; siteUpdateStrategy: siteUpdateStrategy == 'Recreate'\n        ? null\n" +
+			"        : {; value: deploymentContainer",
 	} {
 		text := read(t, "modules/"+path+".bicep")
 		for line := range strings.SplitSeq(lines, "; ") {
@@ -244,7 +249,7 @@ func TestRequiredLines(t *testing.T) {
 func TestDomains(t *testing.T) {
 	for path, lines := range map[string][]string{
 		"main.bicep": {"\n@batchSize(1)\nmodule domain 'modules/domain.bicep' = " +
-			"[for host in siteDomains: {\n  name: '${name}-domain-${uniqueString(host)}'\n",
+			"[\n  for host in siteDomains: {\n    name: '${name}-domain-${uniqueString(host)}'\n",
 			"\nvar siteDomains = hasFrontDoor || !bindDomains ? [] : hosts\n",
 			"\nvar frontDoorDomains = map(hasFrontDoor ? hosts : [], host => {\n  name: host == " +
 				"toLower(customDomain) ? replace(host, '.', '-') : " +
@@ -255,14 +260,17 @@ func TestDomains(t *testing.T) {
 			"{\n  name: '${siteName}-certificate-${uniqueString(domain)}'\n"},
 		"modules/domain-certificate.bicep":      {"  name: '${siteName}-${domain}'\n"},
 		"modules/domain-certificate-flex.bicep": {"  parent: site\n  name: domain\n"},
-		"modules/front-door.bicep": {"[for domain in domains: {\n  parent: profile\n  " +
+		"modules/front-door.bicep": {"  for domain in domains: {\n    parent: profile\n    " +
 			"name: domain.name\n", "\n  dependsOn: [\n    customDomains\n  ]\n",
 			"id: resourceId('Microsoft.Cdn/profiles/customDomains', name, domain.name)\n"},
-		"modules/front-door-route.bicep": {"    conditions: []\n    actions: [\n      {\n        name: " +
-			"'ModifyRequestHeader'\n        parameters: {\n          typeName: " +
-			"'DeliveryRuleHeaderActionParameters'\n          headerAction: 'Overwrite'\n" +
-			"          headerName: 'X-Tiney-Host'\n          value: '{hostname}'\n",
-			"    ruleSets: concat([\n      {\n        id: hostRuleSet.id\n      }\n    ], caches"},
+		"modules/front-door-route.bicep": {
+			"id: resourceId('Microsoft.Cdn/profiles/customDomains', profileName, domain.name)\n",
+			"    conditions: []\n    actions: [\n      {\n        name: " +
+				"'ModifyRequestHeader'\n        parameters: {\n          typeName: " +
+				"'DeliveryRuleHeaderActionParameters'\n          headerAction: 'Overwrite'\n" +
+				"          headerName: 'X-Tiney-Host'\n          value: '{hostname}'\n",
+			"    ruleSets: concat(\n      [\n        {\n          id: hostRuleSet.id\n        }\n" +
+				"      ],\n      caches\n"},
 	} {
 		text := read(t, path)
 		for _, line := range lines {
@@ -273,11 +281,11 @@ func TestDomains(t *testing.T) {
 	}
 	// Azure takes no longer name of a deployment.
 	longest := strings.NewReplacer("${name}", "12345678", "${siteName}", strings.Repeat("s", 33),
-		"${site.name}", strings.Repeat("s", 33), "${uniqueString(host)}", "1234567890123",
+		"${site.name}", strings.Repeat("s", 33), "${firstSite}", strings.Repeat("s", 33), "${uniqueString(host)}", "1234567890123",
 		"${uniqueString(domain)}", "1234567890123")
 	for path, text := range bicepFiles(t) {
 		for _, found := range regexp.MustCompile(
-			`(?m)^module .*\n  name: '(.*)'$`).FindAllStringSubmatch(text, -1) {
+			`(?m)^module .*\n(?:  for .*\n)? +name: '(.*)'$`).FindAllStringSubmatch(text, -1) {
 			if name := longest.Replace(found[1]); len(name) > 64 || strings.Contains(name, "$") {
 				t.Errorf("%s deploys under the name %s", path, name)
 			}
@@ -426,7 +434,7 @@ func TestAutoscale(t *testing.T) {
 // TestImagePort checks that App Service sends requests to the port on which the image listens.
 func TestImagePort(t *testing.T) {
 	port := matches(t, read(t, "modules/site-web.bicep"), `WEBSITES_PORT: '(\d+)'`)[0]
-	if image := matches(t, read(t, "Dockerfile"), ` PORT=(\d+)\n`)[0]; port != image {
+	if image := matches(t, read(t, "Dockerfile"), ` PORT=(\d+)\s`)[0]; port != image {
 		t.Errorf("the image listens on %s, and requests go to %s", image, port)
 	}
 }
@@ -451,20 +459,27 @@ func TestAzd(t *testing.T) {
 		script := strings.ReplaceAll(matches(t, config,
 			`(?m)^  `+name+`:\n    shell: sh\n    run: \|\n((?:      .*\n)+)`)[0], "      ", "")
 		dir := t.TempDir()
-		err := os.WriteFile(filepath.Join(dir, "azd"), []byte("#!/bin/sh\necho \"azd $*\"\n"), 0o755)
+		// This azd shows its arguments, and the file that the last of them names.
+		err := os.WriteFile(filepath.Join(dir, "azd"), []byte("#!/bin/sh\necho \"azd $*\"\n"+
+			`for last; do :; done; ls -l "$last" | cut -c 1-10; cat "$last"`+"\n"), 0o755)
 		if err != nil {
 			t.Fatal(err)
 		}
 		cmd := exec.CommandContext(t.Context(), "sh", "-e", "-c", script)
-		cmd.Env = append(os.Environ(), append(env, "PATH="+dir+":"+os.Getenv("PATH"))...)
+		temporary := t.TempDir()
+		cmd.Env = append(os.Environ(), append(env, "PATH="+dir+":"+os.Getenv("PATH"),
+			"TMPDIR="+temporary)...)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Errorf("%s: %v, %s", name, err, out)
 		}
+		if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+			t.Errorf("%s leaves %v behind (%v)", name, left, err)
+		}
 		return string(out)
 	}
 	if made := hook("preprovision"); !regexp.MustCompile(
-		`^azd env set ADMIN_KEY [0-9A-Za-z]{43}\n$`).MatchString(made) {
+		`^azd env set --file /\S+\n-rw-------\nADMIN_KEY=[0-9A-Za-z]{43}\n$`).MatchString(made) {
 		t.Errorf("before a deployment it runs %s", made)
 	}
 	if made := hook("preprovision", "ADMIN_KEY=there"); made != "" {
@@ -521,41 +536,105 @@ func TestDocsRegisterProviders(t *testing.T) {
 	}
 }
 
-// TestBicepWarningsFail runs the build's step with stubs of az that print what Bicep prints for
-// several mistakes, or for none.
+// TestBicepWarningsFail runs make lint with stubs of bicep and of az that print what Bicep prints
+// for several mistakes, or for none.
 func TestBicepWarningsFail(t *testing.T) {
-	step := strings.ReplaceAll(matches(t, read(t, "../.github/workflows/build.yml"),
-		`(?m)^      - name: Compile .*\n(?:        #.*\n)?        run: \|\n((?:          .*\n)+)`)[0],
-		"          ", "")
 	const file = "/work/infra/modules/availability.bicep"
+	const warns = `echo "WARNING: ` + file + `(27,15) : Warning BCP081: Resource type ` +
+		`\"x@2026-01-01\" does not have types available. [https://aka.ms/bicep]" >&2`
+	const missing = "NOT CHECKED: the Bicep files, since neither bicep nor az bicep is there.\n"
 	for name, test := range map[string]struct {
-		az   string // its script; the arguments begin with bicep build or bicep lint
-		says string // the expected output; "": the step succeeds
+		az, bicep string // their scripts; "": there is none
+		says      string
+		fails     bool
 	}{
-		"nothing is wrong": {`echo "{}"`, ""},
-		"there is a newer Bicep": {`echo "{}"; ` +
-			`echo "WARNING: A new Bicep release is available: v0.99.1." >&2`, ""},
-		"a type that is not there": {`echo "{}"; echo "WARNING: ` + file +
-			`(27,15) : Warning BCP081: Resource type \"x@2026-01-01\" does not have types ` +
-			`available. [https://aka.ms/bicep/core-diagnostics#BCP081]" >&2`, "BCP081"},
-		"an error": {`echo "ERROR: ` + file +
-			`(1,1) : Error BCP018: Expected the \"=\" character. [x]" >&2; exit 1`, "BCP018"},
-		"an error of another form": {`echo "it crashed" >&2; exit 1`, "it crashed"},
-		"the linter warns": {`[ $2 = build ] || echo "` + file +
+		"nothing is wrong":        {`echo "{}"`, "", "", false},
+		"nothing is wrong, no az": {"", `echo "{}"`, "", false},
+		"there is a newer Bicep": {`echo "{}"; echo "WARNING: A new Bicep release is available" >&2`,
+			"", "", false},
+		"a type that is not there": {`echo "{}"; ` + warns, "", "BCP081", true},
+		"the same, no az":          {"", `echo "{}"; ` + warns, "BCP081", true},
+		"bicep goes first":         {"exit 1", `echo "{}"`, "", false},
+		"an error": {`[ $2 = version ] || { echo "{}"; echo "ERROR: ` + file +
+			`(1,1) : Error BCP018: Expected the \"=\" character. [x]" >&2; exit 1; }`,
+			"", "BCP018", true},
+		"an error of another form": {`[ $2 = version ] || { echo "it crashed" >&2; exit 1; }`,
+			"", "it crashed", true},
+		"the linter warns": {`[ $2 != lint ] || echo "` + file +
 			`(1,7) : Warning no-unused-vars: Variable \"x\" is declared but never used. [x]"`,
-			"no-unused-vars"},
-		"the linter fails, silently": {`[ $2 = build ]`, "\n"},
+			"", "no-unused-vars", true},
+		"the linter fails, silently": {`[ $2 != lint ]`, "", "\n", true},
+		"no Bicep":                   {"exit 1", "", missing, false},
+		"no az":                      {"", "", missing, false},
 	} {
 		bin := t.TempDir()
-		if err := os.WriteFile(filepath.Join(bin, "az"), []byte("#!/bin/sh\n"+test.az+"\n"),
+		for tool, script := range map[string]string{"az": test.az, "bicep": test.bicep} {
+			if script == "" {
+				continue
+			}
+			if err := os.WriteFile(filepath.Join(bin, tool), []byte("#!/bin/sh\n"+script+"\n"),
+				0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, tool := range []string{"sh", "grep"} {
+			path, err := exec.LookPath(tool)
+			if err == nil {
+				err = os.Symlink(path, filepath.Join(bin, tool))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := exec.CommandContext(t.Context(), "make", "-C", "..", "--no-print-directory", "lint")
+		cmd.Env = []string{"PATH=" + bin} // an az or bicep of this machine is not asked
+		out, err := cmd.CombinedOutput()
+		if (err != nil) != test.fails || !strings.Contains(string(out), test.says) {
+			t.Errorf("%s: %v, and it says %s", name, err, out)
+		}
+	}
+	if makefile := read(t, "../Makefile"); !strings.Contains(makefile, " lint\n\t$(MAKE) package\n") {
+		t.Error("make check does not lint")
+	}
+}
+
+// TestBicepIsFormatted runs the build's step with stubs of az that change a file, or none.
+func TestBicepIsFormatted(t *testing.T) {
+	build := read(t, "../.github/workflows/build.yml")
+	step := strings.ReplaceAll(matches(t, build,
+		`(?m)^      - name: Look whether the Bicep .*\n        run: \|\n((?:          .*\n)+)`)[0],
+		"          ", "")
+	if !strings.Contains(build, "\n      - run: make lint\n") {
+		t.Error("build.yml does not lint")
+	}
+	for name, test := range map[string]struct {
+		az   string
+		fail bool
+	}{
+		"nothing changes":                {"", false},
+		"a module changes":               {`case $4 in *network.bicep) echo >>"$4" ;; esac`, true},
+		"main changes":                   {`case $4 in *main.bicep) echo >>"$4" ;; esac`, true},
+		"it fails":                       {"exit 1", true},
+		"it does nothing but formatting": {`[ "$1 $2 $3" = "bicep format --file" ]`, false},
+	} {
+		dir := t.TempDir()
+		for file, text := range bicepFiles(t) {
+			path := filepath.Join(dir, "infra", file)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+				os.WriteFile(path, []byte(text), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(dir, "az"), []byte("#!/bin/sh\n"+test.az+"\n"),
 			0o755); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.CommandContext(t.Context(), "bash", "-e", "-c", step) // as GitHub runs it
-		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
-		out, err := cmd.CombinedOutput()
-		if (err != nil) != (test.says != "") || !strings.Contains(string(out), test.says) {
-			t.Errorf("%s: %v, and it says %s", name, err, out)
+		cmd := exec.CommandContext(t.Context(), "bash", "-e", "-c",
+			"git init -q . && git add infra\n"+step)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "GIT_CONFIG_GLOBAL=/dev/null")
+		if out, err := cmd.CombinedOutput(); (err != nil) != test.fail {
+			t.Errorf("%s: %v, %s", name, err, out)
 		}
 	}
 }

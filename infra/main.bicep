@@ -390,7 +390,7 @@ param maximumInstanceCount int = startsWith(plan, 'P') ? 3 : 40
 @description('B1, P0v3 and P1v3: a container image, such as myregistry.azurecr.io/tiney:1.0, which runs on Linux. The identity needs AcrPull on a registry of Azure (docs/deployment.md). Empty: a package, which runs on Windows.')
 param image string = ''
 
-@description('Y1, F1, B1, P0v3 and P1v3: the address of a release\'s packages, such as https://github.com/OWNER/REPOSITORY/releases/download/v1.0.0. The site runs the package of its plan from there. Empty: the one that is uploaded.')
+@description('Y1, F1, B1, P0v3 and P1v3: the address of a release\'s packages, such as https://github.com/OWNER/REPOSITORY/releases/download/v1.0.0. The site runs the package of its plan from there, and fetches it at each start: the release must be immutable. Empty: the one that is uploaded.')
 param packagesUrl string = ''
 
 @description('FC1: how many requests an instance gets at once before another is started. Left to Azure, an instance of 512 MB gets 4.')
@@ -414,6 +414,13 @@ param zoneRedundant bool = false
   'RollingUpdate'
 ])
 param siteUpdateStrategy string = 'Recreate'
+
+@description('Y1: how the Functions host reaches its own storage: by the account\'s key, or by the identity, with which hosts were seen to fail until a restart. The plan needs the key in any case.')
+@allowed([
+  'key'
+  'identity'
+])
+param hostStorageAccess string = plan == 'Y1' ? 'key' : 'identity'
 
 @description('Y1: which key of its host\'s storage the site uses. Change it to rotate the other one (docs/operations.md).')
 @allowed([
@@ -493,7 +500,6 @@ param shortensPerMinute int = 60
 param probeSeconds int = 240
 
 var suffix = uniqueString(resourceGroup().id, name)
-var dataStorageName = '${prefix}${suffix}'
 var hasFrontDoor = frontDoor != 'None'
 var isWebApp = plan != 'Y1' && plan != 'FC1'
 var isPremium = startsWith(plan, 'P')
@@ -647,6 +653,7 @@ var refused = concat(
   zoneRedundant && isInOneZone ? ['zoneRedundant is for FC1, P0v3 and P1v3'] : [],
   !empty(image) && takesNoImage ? ['image is for B1, P0v3 and P1v3'] : [],
   siteUpdateStrategy != 'Recreate' && plan != 'FC1' ? ['siteUpdateStrategy is for FC1'] : [],
+  hostStorageAccess == 'key' && plan != 'Y1' ? ['hostStorageAccess is key on Y1 alone'] : [],
   hostStorageKey != 'key1' && plan != 'Y1' ? ['hostStorageKey is for Y1'] : [],
   frontDoorLogs && frontDoor == 'None' ? ['frontDoorLogs takes frontDoor'] : [],
   !empty(packagesUrl) && !startsWith(packagesUrl, 'https://') ? ['packagesUrl begins with https://'] : [],
@@ -663,14 +670,35 @@ var prefix = empty(refused) ? toLower(name) : fail(join(refused, '; '))
 // plan of its own. The names in a second region depend on the region.
 var siteKind = empty(image) ? toLower(plan) : '${toLower(plan)}-image'
 var regions = concat([location], empty(secondLocation) ? [] : [otherRegion])
-var sites = [for (region, i) in regions: {
-  location: region
-  name: '${prefix}-${siteKind}-${i == 0 ? suffix : uniqueString(resourceGroup().id, name, region)}'
-  zoneRedundant: zoneRedundant && i == 0 // the second region may have no zones
-  hostRedundancy: i == 0 ? hostRedundancy : 'Standard_LRS'
-  hostStorageName: '${prefix}${toLower(plan)}${i == 0 ? suffix : uniqueString(resourceGroup().id, name, region)}'
-}]
+var sites = [
+  for (region, i) in regions: {
+    location: region
+    name: '${prefix}-${siteKind}-${i == 0 ? suffix : uniqueString(resourceGroup().id, name, region)}'
+    zoneRedundant: zoneRedundant && i == 0 // the second region may have no zones
+    hostRedundancy: i > 0 ? 'Standard_LRS' : zoneRedundant ? 'Standard_ZRS' : hostRedundancy
+    hostStorageName: '${prefix}${toLower(plan)}${i == 0 ? suffix : uniqueString(resourceGroup().id, name, region)}'
+  }
+]
 var firstSite = sites[0].name
+
+// What-if leaves out resources whose names or conditions depend on the output of a module, or on a
+// property that Azure sets. So modules get these names and IDs instead, and dependsOn says what has
+// to be there first. The assignments of roles are in modules of their own: their names contain the
+// ID of the identity, which Azure sets.
+var dataStorageName = '${prefix}${suffix}'
+var insightsName = '${prefix}-insights-${suffix}'
+var insightsId = resourceId('Microsoft.Insights/components', insightsName)
+var workspaceName = '${prefix}-logs-${suffix}'
+var workspaceId = resourceId('Microsoft.OperationalInsights/workspaces', workspaceName)
+var actionGroupName = '${insightsName}-alerts'
+var actionGroupId = empty(alertEmail) ? '' : resourceId('Microsoft.Insights/actionGroups', actionGroupName)
+var networkName = '${prefix}-network-${suffix}'
+var siteSubnetId = resourceId('Microsoft.Network/virtualNetworks/subnets', networkName, 'site')
+var endpointSubnetId = resourceId('Microsoft.Network/virtualNetworks/subnets', networkName, 'endpoints')
+var edgeName = '${prefix}-edge-${suffix}'
+
+// Where the host's storage has the content of the site: in a share on Y1, in a container on FC1.
+var hostContentName = plan == 'Y1' ? 'content' : 'packages'
 
 // The domains belong to Front Door if there is one. There, customDomain has a name without dots. The
 // others' names end in what no other domain has, since a.b.example and a-b.example differ in dots.
@@ -681,7 +709,9 @@ var frontDoorDomains = map(hasFrontDoor ? hosts : [], host => {
 })
 
 // publicUrl is the public address if it is not the site's own name.
-var publicUrl = !empty(baseUrl) ? baseUrl : !empty(customDomain) ? 'https://${customDomain}' : hasFrontDoor ? 'https://${edge!.outputs.endpointHostName}' : ''
+var publicUrl = !empty(baseUrl)
+  ? baseUrl
+  : !empty(customDomain) ? 'https://${customDomain}' : hasFrontDoor ? 'https://${edge!.outputs.endpointHostName}' : ''
 
 // The sender of the chosen header overwrites a client's own value. X-Azure-ClientIP would not be
 // safe: Front Door takes it from the client's X-Forwarded-For.
@@ -691,16 +721,18 @@ var addressHeader = !empty(clientAddressHeader) ? clientAddressHeader : hasFront
 var hostHeader = !empty(domainHeader) ? domainHeader : hasFrontDoor ? 'X-Tiney-Host' : ''
 
 // The handler gets a copy only if its instances can read it.
-var tableCopy = !empty(tableSecondary) ? tableSecondary : empty(tableAccountName) && startsWith(dataRedundancy, 'Standard_RA') ? 'true' : ''
+var tableCopy = !empty(tableSecondary)
+  ? tableSecondary
+  : empty(tableAccountName) && startsWith(dataRedundancy, 'Standard_RA') ? 'true' : ''
 
 // The handler reaches the tables and the lock with the identity, so no setting contains a key.
 // modules/site-settings.bicep adds BaseUrl and the connection string of Application Insights, since
 // they are known there.
 var settings = {
-  TABLE_CONNECTION__accountName: empty(tableAccountName) ? dataStorage.outputs.name : tableAccountName
+  TABLE_CONNECTION__accountName: empty(tableAccountName) ? dataStorageName : tableAccountName
   TABLE_CONNECTION__credential: 'managedidentity'
   TABLE_CONNECTION__clientId: identity.properties.clientId
-  GC_BLOB_LOCK_CONNECTION__accountName: dataStorage.outputs.name
+  GC_BLOB_LOCK_CONNECTION__accountName: dataStorageName
   GC_BLOB_LOCK_CONNECTION__credential: 'managedidentity'
   GC_BLOB_LOCK_CONNECTION__clientId: identity.properties.clientId
   TABLE_SECONDARY: tableCopy
@@ -788,20 +820,22 @@ var hostSettings = {
 
 // Behind Front Door, the site responds only to this one Front Door. Deployment uses another
 // address, the scm site, which stays open to callers with the right to deploy.
-var accessRestrictions = hasFrontDoor ? [
-  {
-    name: 'Front Door'
-    priority: 100
-    action: 'Allow'
-    tag: 'ServiceTag'
-    ipAddress: 'AzureFrontDoor.Backend'
-    headers: {
-      'x-azure-fdid': [
-        edge!.outputs.frontDoorId
-      ]
-    }
-  }
-] : []
+var accessRestrictions = hasFrontDoor
+  ? [
+      {
+        name: 'Front Door'
+        priority: 100
+        action: 'Allow'
+        tag: 'ServiceTag'
+        ipAddress: 'AzureFrontDoor.Backend'
+        headers: {
+          'x-azure-fdid': [
+            edge!.outputs.frontDoorId
+          ]
+        }
+      }
+    ]
+  : []
 var accessOtherwise = hasFrontDoor ? 'Deny' : 'Allow'
 
 // The identity is a resource of its own, not the site's. So it has its roles before the site
@@ -815,15 +849,27 @@ resource identity 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11-30' 
 module monitoring 'modules/monitoring.bicep' = {
   name: '${name}-monitoring'
   params: {
-    name: '${prefix}-insights-${suffix}'
-    workspaceName: '${prefix}-logs-${suffix}'
+    name: insightsName
+    workspaceName: workspaceName
+    actionGroupName: actionGroupName
     location: location
     tags: tags
     retentionDays: logRetentionDays
     dailyCapGB: logDailyCapGB
-    principalId: identity.properties.principalId
     alertEmail: alertEmail
   }
+}
+
+module monitoringRoles 'modules/monitoring-roles.bicep' = {
+  name: '${name}-monitoring-roles'
+  params: {
+    applicationInsightsName: insightsName
+    #disable-next-line what-if-short-circuiting
+    principalId: identity.properties.principalId
+  }
+  dependsOn: [
+    monitoring
+  ]
 }
 
 module dataStorage 'modules/data-storage.bicep' = {
@@ -835,18 +881,33 @@ module dataStorage 'modules/data-storage.bicep' = {
     sku: dataRedundancy
     tables: tables
     lockContainerName: lockContainerName
-    principalId: identity.properties.principalId
-    workspaceId: monitoring.outputs.workspaceId
+    workspaceId: workspaceId
     logWrites: logStorageWrites
     private: privateNetwork
     locked: deleteLock
   }
+  dependsOn: [
+    monitoring
+  ]
+}
+
+module dataStorageRoles 'modules/data-storage-roles.bicep' = {
+  name: '${name}-data-storage-roles'
+  params: {
+    accountName: dataStorageName
+    lockContainerName: lockContainerName
+    #disable-next-line what-if-short-circuiting
+    principalId: identity.properties.principalId
+  }
+  dependsOn: [
+    dataStorage
+  ]
 }
 
 module network 'modules/network.bicep' = if (privateNetwork) {
   name: '${name}-network'
   params: {
-    name: '${prefix}-network-${suffix}'
+    name: networkName
     location: location
     tags: tags
   }
@@ -855,25 +916,31 @@ module network 'modules/network.bicep' = if (privateNetwork) {
 module dataEndpoints 'modules/private-endpoints.bicep' = if (privateNetwork) {
   name: '${name}-data-endpoints'
   params: {
-    accountName: dataStorage.outputs.name
-    services: startsWith(dataRedundancy, 'Standard_RA') ? [
-      'blob'
-      'table'
-      'table_secondary'
-    ] : [
-      'blob'
-      'table'
-    ]
-    subnetId: network!.outputs.endpointSubnetId
+    accountName: dataStorageName
+    services: startsWith(dataRedundancy, 'Standard_RA')
+      ? [
+          'blob'
+          'table'
+          'table_secondary'
+        ]
+      : [
+          'blob'
+          'table'
+        ]
+    subnetId: endpointSubnetId
     location: location
     tags: tags
   }
+  dependsOn: [
+    dataStorage
+    network
+  ]
 }
 
 module edge 'modules/front-door.bicep' = if (hasFrontDoor) {
   name: '${name}-front-door'
   params: {
-    name: '${prefix}-edge-${suffix}'
+    name: edgeName
     policyName: '${prefix}waf${suffix}'
     sku: frontDoor
     tags: tags
@@ -881,104 +948,187 @@ module edge 'modules/front-door.bicep' = if (hasFrontDoor) {
     requestsPerMinute: requestsPerMinute
     shortensPerMinute: shortensPerMinute
     accessLogs: frontDoorLogs
-    workspaceId: monitoring.outputs.workspaceId
+    workspaceId: workspaceId
   }
+  dependsOn: [
+    monitoring
+  ]
 }
 
-module consumption 'modules/site-consumption.bicep' = [for site in sites: if (plan == 'Y1') {
-  name: '${site.name}-consumption'
-  params: {
-    name: site.name
-    planName: '${site.name}-plan'
-    hostStorageName: site.hostStorageName
-    location: site.location
-    tags: tags
-    identityId: identity.id
-    clientId: identity.properties.clientId
-    principalId: identity.properties.principalId
-    settings: union(settings, hostSettings)
-    baseUrl: publicUrl
-    accessRestrictions: accessRestrictions
-    accessOtherwise: accessOtherwise
-    applicationInsightsName: monitoring.outputs.applicationInsightsName
-    maximumInstanceCount: min(maximumInstanceCount, 200)
-    hostRedundancy: site.hostRedundancy
-    package: empty(packagesUrl) ? '1' : '${packagesUrl}/tiney-windows-386.zip'
-    hostStorageKey: hostStorageKey
+module hostStorage 'modules/host-storage.bicep' = [
+  for site in sites: if (!isWebApp) {
+    name: '${site.name}-host-storage'
+    params: {
+      name: site.hostStorageName
+      location: site.location
+      tags: tags
+      sku: site.hostRedundancy
+      content: plan == 'Y1' ? 'share' : 'container'
+      contentName: hostContentName
+      private: privateNetwork
+    }
   }
-}]
+]
 
-module web 'modules/site-web.bicep' = [for site in sites: if (isWebApp) {
-  name: '${site.name}-web'
-  params: {
-    name: site.name
-    planName: '${site.name}-plan'
-    location: site.location
-    tags: tags
-    sku: plan
-    image: image
-    package: empty(packagesUrl) ? '1' : '${packagesUrl}/tiney-webapp-windows-${plan == 'F1' ? '386' : 'amd64'}.zip'
-    zoneRedundant: site.zoneRedundant && isPremium
-    maximumInstanceCount: isPremium ? min(maximumInstanceCount, 30) : 1
-    identityId: identity.id
-    clientId: identity.properties.clientId
-    settings: settings
-    baseUrl: publicUrl
-    accessRestrictions: accessRestrictions
-    accessOtherwise: accessOtherwise
-    applicationInsightsName: monitoring.outputs.applicationInsightsName
-    workspaceId: monitoring.outputs.workspaceId
+module hostStorageRoles 'modules/host-storage-roles.bicep' = [
+  for site in sites: if (!isWebApp && hostStorageAccess == 'identity') {
+    name: '${site.name}-host-storage-roles'
+    params: {
+      accountName: site.hostStorageName
+      #disable-next-line what-if-short-circuiting
+      principalId: identity.properties.principalId
+    }
+    dependsOn: [
+      hostStorage
+    ]
   }
-}]
+]
 
-module flex 'modules/site-flex.bicep' = [for (site, i) in sites: if (plan == 'FC1') {
-  name: '${site.name}-flex'
+// A private network is for one site.
+module hostEndpoints 'modules/private-endpoints.bicep' = if (privateNetwork) {
+  name: '${firstSite}-host-endpoints'
   params: {
-    name: site.name
-    planName: '${site.name}-plan'
-    hostStorageName: site.hostStorageName
-    location: site.location
+    accountName: sites[0].hostStorageName
+    services: [
+      'blob'
+      'queue'
+      'table'
+    ]
+    subnetId: endpointSubnetId
+    location: location
     tags: tags
-    // azd finds the site by this tag, whose value is in azure.yaml. Only one resource may have it.
-    siteTags: i == 0 ? {
-      'azd-service-name': 'tiney'
-    } : {}
-    identityId: identity.id
-    clientId: identity.properties.clientId
-    principalId: identity.properties.principalId
-    settings: union(settings, hostSettings)
-    baseUrl: publicUrl
-    accessRestrictions: accessRestrictions
-    accessOtherwise: accessOtherwise
-    applicationInsightsName: monitoring.outputs.applicationInsightsName
-    instanceMemoryMB: instanceMemoryMB
-    maximumInstanceCount: maximumInstanceCount
-    perInstanceConcurrency: perInstanceConcurrency
-    siteUpdateStrategy: siteUpdateStrategy
-    hostRedundancy: site.hostRedundancy
-    zoneRedundant: site.zoneRedundant
-    subnetId: privateNetwork ? network!.outputs.siteSubnetId : ''
-    endpointSubnetId: privateNetwork ? network!.outputs.endpointSubnetId : ''
   }
-}]
+  dependsOn: [
+    hostStorage
+    network
+  ]
+}
 
-var hostName = plan == 'Y1' ? consumption[0]!.outputs.defaultHostName : isWebApp ? web[0]!.outputs.defaultHostName : flex[0]!.outputs.defaultHostName
-var verification = plan == 'Y1' ? consumption[0]!.outputs.domainVerification : isWebApp ? web[0]!.outputs.domainVerification : flex[0]!.outputs.domainVerification
-var serviceUrl = plan == 'Y1' ? consumption[0]!.outputs.baseUrl : isWebApp ? web[0]!.outputs.baseUrl : flex[0]!.outputs.baseUrl
+module consumption 'modules/site-consumption.bicep' = [
+  for site in sites: if (plan == 'Y1') {
+    name: '${site.name}-consumption'
+    params: {
+      name: site.name
+      planName: '${site.name}-plan'
+      hostStorageName: site.hostStorageName
+      location: site.location
+      tags: tags
+      identityId: identity.id
+      clientId: identity.properties.clientId
+      settings: union(settings, hostSettings)
+      baseUrl: publicUrl
+      accessRestrictions: accessRestrictions
+      accessOtherwise: accessOtherwise
+      applicationInsightsName: insightsName
+      maximumInstanceCount: min(maximumInstanceCount, 200)
+      package: empty(packagesUrl) ? '1' : '${packagesUrl}/tiney-windows-386.zip'
+      hostStorageAccess: hostStorageAccess
+      hostStorageKey: hostStorageKey
+      shareName: hostContentName
+    }
+    // The roles come before the site, so it never starts without them.
+    dependsOn: [
+      monitoringRoles
+      dataStorageRoles
+      hostStorage
+      hostStorageRoles
+    ]
+  }
+]
+
+module web 'modules/site-web.bicep' = [
+  for site in sites: if (isWebApp) {
+    name: '${site.name}-web'
+    params: {
+      name: site.name
+      planName: '${site.name}-plan'
+      location: site.location
+      tags: tags
+      sku: plan
+      image: image
+      package: empty(packagesUrl) ? '1' : '${packagesUrl}/tiney-webapp-windows-${plan == 'F1' ? '386' : 'amd64'}.zip'
+      zoneRedundant: site.zoneRedundant && isPremium
+      maximumInstanceCount: isPremium ? min(maximumInstanceCount, 30) : 1
+      identityId: identity.id
+      clientId: identity.properties.clientId
+      settings: settings
+      baseUrl: publicUrl
+      accessRestrictions: accessRestrictions
+      accessOtherwise: accessOtherwise
+      applicationInsightsName: insightsName
+      workspaceId: workspaceId
+    }
+    dependsOn: [
+      monitoringRoles
+      dataStorageRoles
+    ]
+  }
+]
+
+module flex 'modules/site-flex.bicep' = [
+  for (site, i) in sites: if (plan == 'FC1') {
+    name: '${site.name}-flex'
+    params: {
+      name: site.name
+      planName: '${site.name}-plan'
+      hostStorageName: site.hostStorageName
+      location: site.location
+      tags: tags
+      // azd finds the site by this tag, whose value is in azure.yaml. Only one resource may have it.
+      siteTags: i == 0
+        ? {
+            'azd-service-name': 'tiney'
+          }
+        : {}
+      identityId: identity.id
+      clientId: identity.properties.clientId
+      settings: union(settings, hostSettings)
+      baseUrl: publicUrl
+      accessRestrictions: accessRestrictions
+      accessOtherwise: accessOtherwise
+      applicationInsightsName: insightsName
+      instanceMemoryMB: instanceMemoryMB
+      maximumInstanceCount: maximumInstanceCount
+      perInstanceConcurrency: perInstanceConcurrency
+      siteUpdateStrategy: siteUpdateStrategy
+      zoneRedundant: site.zoneRedundant
+      containerName: hostContentName
+      subnetId: privateNetwork ? siteSubnetId : ''
+    }
+    // The site reads its package from the host's storage when it starts.
+    dependsOn: [
+      monitoringRoles
+      dataStorageRoles
+      hostStorage
+      hostStorageRoles
+      hostEndpoints
+    ]
+  }
+]
+
+var hostName = plan == 'Y1'
+  ? consumption[0]!.outputs.defaultHostName
+  : isWebApp ? web[0]!.outputs.defaultHostName : flex[0]!.outputs.defaultHostName
+var verification = plan == 'Y1'
+  ? consumption[0]!.outputs.domainVerification
+  : isWebApp ? web[0]!.outputs.domainVerification : flex[0]!.outputs.domainVerification
+var serviceUrl = plan == 'Y1'
+  ? consumption[0]!.outputs.baseUrl
+  : isWebApp ? web[0]!.outputs.baseUrl : flex[0]!.outputs.baseUrl
 var frontDoorHost = hasFrontDoor ? edge!.outputs.endpointHostName : ''
 var container = plan == 'FC1' ? flex[0]!.outputs.deploymentContainer : ''
 
 module edgeRoute 'modules/front-door-route.bicep' = if (hasFrontDoor) {
   name: '${name}-front-door-route'
   params: {
-    profileName: edge!.outputs.profileName
-    endpointName: edge!.outputs.endpointName
-    customDomainIds: edge!.outputs.customDomainIds
+    profileName: edgeName
+    domains: frontDoorDomains
     siteNames: map(sites, site => site.name)
     probeSeconds: probeSeconds
     caches: redirectMaxAgeSeconds > 0
   }
   dependsOn: [
+    edge
     consumption
     web
     flex
@@ -987,19 +1137,21 @@ module edgeRoute 'modules/front-door-route.bicep' = if (hasFrontDoor) {
 
 // A site takes one change of its host names at a time.
 @batchSize(1)
-module domain 'modules/domain.bicep' = [for host in siteDomains: {
-  name: '${name}-domain-${uniqueString(host)}'
-  params: {
-    siteName: firstSite
-    planName: '${firstSite}-plan'
-    domain: host
-    flex: plan == 'FC1'
-    addDomain: !contains(domainsWithCertificate, '${firstSite}/${host}')
-    siteHostName: hostName
-    location: location
-    tags: tags
+module domain 'modules/domain.bicep' = [
+  for host in siteDomains: {
+    name: '${name}-domain-${uniqueString(host)}'
+    params: {
+      siteName: firstSite
+      planName: '${firstSite}-plan'
+      domain: host
+      flex: plan == 'FC1'
+      addDomain: !contains(domainsWithCertificate, '${firstSite}/${host}')
+      siteHostName: hostName
+      location: location
+      tags: tags
+    }
   }
-}]
+]
 
 module availability 'modules/availability.bicep' = if (availabilityTest) {
   name: '${name}-availability'
@@ -1009,11 +1161,14 @@ module availability 'modules/availability.bicep' = if (availabilityTest) {
     places: availabilityTestPlaces
     frequencySeconds: availabilityTestFrequencySeconds
     alertEnabled: alertsEnabled
-    applicationInsightsId: monitoring.outputs.applicationInsightsId
-    actionGroupId: monitoring.outputs.actionGroupId
+    applicationInsightsId: insightsId
+    actionGroupId: actionGroupId
     location: location
     tags: tags
   }
+  dependsOn: [
+    monitoring
+  ]
 }
 
 module alerts 'modules/alerts.bicep' = {
@@ -1021,16 +1176,19 @@ module alerts 'modules/alerts.bicep' = {
   params: {
     name: prefix
     enabled: alertsEnabled
-    applicationInsightsId: monitoring.outputs.applicationInsightsId
-    workspaceId: monitoring.outputs.workspaceId
+    applicationInsightsId: insightsId
+    workspaceId: workspaceId
     siteNames: map(sites, site => site.name)
-    storageNames: concat([dataStorage.outputs.name], isWebApp ? [] : map(sites, site => site.hostStorageName))
-    frontDoorName: length(sites) > 1 ? edge!.outputs.profileName : ''
-    actionGroupId: monitoring.outputs.actionGroupId
+    storageNames: concat([dataStorageName], isWebApp ? [] : map(sites, site => site.hostStorageName))
+    frontDoorName: length(sites) > 1 ? edgeName : ''
+    actionGroupId: actionGroupId
     location: location
     tags: tags
   }
   dependsOn: [
+    monitoring
+    dataStorage
+    edge
     consumption
     web
     flex
@@ -1041,11 +1199,14 @@ module workbook 'modules/workbook.bicep' = {
   name: '${name}-workbook'
   params: {
     name: guid(resourceGroup().id, name, 'workbook')
-    applicationInsightsId: monitoring.outputs.applicationInsightsId
-    workspaceId: monitoring.outputs.workspaceId
+    applicationInsightsId: insightsId
+    workspaceId: workspaceId
     location: location
     tags: tags
   }
+  dependsOn: [
+    monitoring
+  ]
 }
 
 module budget 'modules/budget.bicep' = if (budgetAmount > 0 && !empty(budgetStartDate) && !empty(alertEmail)) {
@@ -1077,7 +1238,7 @@ output secondHostName string = length(sites) > 1 ? edgeRoute!.outputs.hostNames[
 output image string = image
 
 @description('The name of Front Door. Empty: there is none.')
-output frontDoorName string = hasFrontDoor ? edge!.outputs.profileName : ''
+output frontDoorName string = hasFrontDoor ? edgeName : ''
 
 @description('The host name that Azure gave Front Door. Empty: there is none.')
 output frontDoorHostName string = frontDoorHost
@@ -1095,13 +1256,13 @@ output baseUrl string = serviceUrl
 output alertsReachNobody bool = alertsEnabled && empty(alertEmail)
 
 @description('The storage account with the links.')
-output dataStorageName string = dataStorage.outputs.name
+output dataStorageName string = dataStorageName
 
 @description('The Application Insights component.')
-output applicationInsightsName string = monitoring.outputs.applicationInsightsName
+output applicationInsightsName string = insightsName
 
 @description('Its resource ID.')
-output applicationInsightsId string = monitoring.outputs.applicationInsightsId
+output applicationInsightsId string = insightsId
 
 @description('The resource ID of the workbook.')
 output workbookId string = workbook.outputs.id

@@ -35,20 +35,28 @@ var platformSettings = []string{"FUNCTIONS_CUSTOMHANDLER_PORT", "HTTP_PLATFORM_P
 // around the latter.
 var plans = []struct{ module, port, settings, start, end, adds string }{
 	{"consumption", "FUNCTIONS_CUSTOMHANDLER_PORT", "union(settings, hostSettings)",
-		"\nvar allSettings = union(settings, {", "})",
-		"AzureWebJobsStorage__accountName AzureWebJobsStorage__clientId " +
-			"AzureWebJobsStorage__credential FUNCTIONS_EXTENSION_VERSION " +
+		"\nvar allSettings = union(settings, hostStorageSettings, {", "})",
+		"FUNCTIONS_EXTENSION_VERSION " +
 			"FUNCTIONS_WORKER_RUNTIME WEBSITE_CONTENTAZUREFILECONNECTIONSTRING " +
 			"WEBSITE_CONTENTSHARE WEBSITE_RUN_FROM_PACKAGE"},
+	// Its host reaches its storage by key or by identity.
+	{"consumption", "FUNCTIONS_CUSTOMHANDLER_PORT", "union(settings, hostSettings)",
+		"\nvar hostStorageSettings = hostStorageAccess == 'key'\n  ? {", "    }",
+		"AzureWebJobsStorage"},
+	{"consumption", "FUNCTIONS_CUSTOMHANDLER_PORT", "union(settings, hostSettings)",
+		"      AzureWebJobsStorage: hostConnection\n    }\n  : {", "    }",
+		"AzureWebJobsStorage__accountName AzureWebJobsStorage__clientId " +
+			"AzureWebJobsStorage__credential"},
 	{"flex", "FUNCTIONS_CUSTOMHANDLER_PORT", "union(settings, hostSettings)",
 		"settings: union(settings, {", "    })",
 		"AzureWebJobsStorage__accountName AzureWebJobsStorage__clientId " +
 			"AzureWebJobsStorage__credential"},
-	{"web", "HTTP_PLATFORM_PORT", "settings", "\n    } : {\n", "    })",
+	{"web", "HTTP_PLATFORM_PORT", "settings", "\n        : {\n", "          }",
 		"WEBSITE_RUN_FROM_PACKAGE"},
 	// This one is in a container.
-	{"web", "PORT", "settings", "settings: union(settings, isContainer ? {", "    } : {",
-		"WEBSITES_PORT"},
+	{"web", "PORT", "settings", "settings: union(\n      settings,\n      isContainer\n        ? {",
+		"          }",
+		"GOMEMLIMIT WEBSITES_PORT"},
 }
 
 // hostSettings are the settings of the plans with the Functions host, as main.bicep writes them.
@@ -69,8 +77,8 @@ const hostHeader = "\nvar hostHeader = !empty(domainHeader) ? domainHeader : " +
 
 // tableCopy is the line of main.bicep that chooses whether the tables' copy is read. It is read if
 // there is a readable one.
-const tableCopy = "\nvar tableCopy = !empty(tableSecondary) ? tableSecondary : " +
-	"empty(tableAccountName) && startsWith(dataRedundancy, 'Standard_RA') ? 'true' : ''\n"
+const tableCopy = "\nvar tableCopy = !empty(tableSecondary)\n  ? tableSecondary\n" +
+	"  : empty(tableAccountName) && startsWith(dataRedundancy, 'Standard_RA') ? 'true' : ''\n"
 
 // ofForm are right values of settings that have a form, not just a length.
 var ofForm = map[string]string{"OIDC_ISSUER": "https://login.example/tenant/v2.0",
@@ -217,7 +225,7 @@ func compare(main string, modules map[string]string) (problems []string) {
 			problem("%s adds the settings %q, want %q", plan.module, got, plan.adds)
 		}
 		_, call, _ := strings.Cut(main, "\nmodule "+plan.module+" ")
-		if call, _, _ = strings.Cut(call, "\n}]\n"); !strings.Contains(call, "\n    settings: "+
+		if call, _, _ = strings.Cut(call, "\n]\n"); !strings.Contains(call, "\n      settings: "+
 			plan.settings+"\n") {
 			problem("%s does not get %s", plan.module, plan.settings)
 		}

@@ -32,54 +32,60 @@ param location string
 param tags object
 
 var rules = loadJsonContent('../alerts.json')
-var actions = empty(actionGroupId) ? [] : [
-  {
-    actionGroupId: actionGroupId
+var actions = empty(actionGroupId)
+  ? []
+  : [
+      {
+        actionGroupId: actionGroupId
+      }
+    ]
+
+resource alerts 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [
+  for rule in rules: {
+    name: '${name}-${rule.name}'
+    location: location
+    tags: tags
+    kind: 'LogAlert'
+    properties: {
+      displayName: rule.displayName
+      description: rule.description
+      severity: rule.severity
+      enabled: enabled
+      // A component that was just made may not know its tables yet. Then Azure would refuse a query
+      // of them. Our tests check the queries instead.
+      skipQueryValidation: true
+      scopes: [
+        applicationInsightsId
+      ]
+      evaluationFrequency: rule.evaluationFrequency
+      windowSize: rule.windowSize
+      overrideQueryTimeRange: empty(rule.overrideQueryTimeRange) ? null : rule.overrideQueryTimeRange
+      autoMitigate: rule.autoMitigate
+      criteria: {
+        allOf: [
+          {
+            query: rule.query
+            timeAggregation: rule.timeAggregation
+            metricMeasureColumn: rule.metricMeasureColumn
+            operator: rule.operator
+            threshold: rule.threshold
+            failingPeriods: {
+              numberOfEvaluationPeriods: rule.failingPeriods.numberOfEvaluationPeriods
+              minFailingPeriodsToAlert: rule.failingPeriods.minFailingPeriodsToAlert
+            }
+          }
+        ]
+      }
+      actions: {
+        actionGroups: empty(actionGroupId)
+          ? []
+          : [
+              actionGroupId
+            ]
+      }
+    }
   }
 ]
-
-resource alerts 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for rule in rules: {
-  name: '${name}-${rule.name}'
-  location: location
-  tags: tags
-  kind: 'LogAlert'
-  properties: {
-    displayName: rule.displayName
-    description: rule.description
-    severity: rule.severity
-    enabled: enabled
-    // A component that was just made may not know its tables yet. Then Azure would refuse a query
-    // of them. Our tests check the queries instead.
-    skipQueryValidation: true
-    scopes: [
-      applicationInsightsId
-    ]
-    evaluationFrequency: rule.evaluationFrequency
-    windowSize: rule.windowSize
-    overrideQueryTimeRange: empty(rule.overrideQueryTimeRange) ? null : rule.overrideQueryTimeRange
-    autoMitigate: rule.autoMitigate
-    criteria: {
-      allOf: [
-        {
-          query: rule.query
-          timeAggregation: rule.timeAggregation
-          metricMeasureColumn: rule.metricMeasureColumn
-          operator: rule.operator
-          threshold: rule.threshold
-          failingPeriods: {
-            numberOfEvaluationPeriods: rule.failingPeriods.numberOfEvaluationPeriods
-            minFailingPeriodsToAlert: rule.failingPeriods.minFailingPeriodsToAlert
-          }
-        }
-      ]
-    }
-    actions: {
-      actionGroups: empty(actionGroupId) ? [] : [
-        actionGroupId
-      ]
-    }
-  }
-}]
 
 // After the daily cap is reached, the alerts above see nothing until the next day. What the
 // workspace logs about itself still arrives.
@@ -115,94 +121,100 @@ resource dailyCap 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
       ]
     }
     actions: {
-      actionGroups: empty(actionGroupId) ? [] : [
-        actionGroupId
-      ]
+      actionGroups: empty(actionGroupId)
+        ? []
+        : [
+            actionGroupId
+          ]
     }
   }
 }
 
 // The platform counts these errors. Neither the daily cap nor a host without telemetry can hide
 // them.
-resource serverErrors 'Microsoft.Insights/metricAlerts@2018-03-01' = [for siteName in siteNames: {
-  name: '${siteName}-server-errors'
-  location: 'global'
-  tags: tags
-  properties: {
-    description: 'More than 50 responses in 15 minutes were a 5xx, as the platform counts them. What to do: docs/operations.md#redirects-are-failing'
-    severity: 1
-    enabled: enabled
-    autoMitigate: true
-    scopes: [
-      resourceId('Microsoft.Web/sites', siteName)
-    ]
-    evaluationFrequency: 'PT5M'
-    windowSize: 'PT15M'
-    criteria: {
-      'odata.type': 'Microsoft.Azure.Monitor.SingleResourceMultipleMetricCriteria'
-      allOf: [
-        {
-          criterionType: 'StaticThresholdCriterion'
-          name: 'server-errors'
-          metricNamespace: 'Microsoft.Web/sites'
-          metricName: 'Http5xx'
-          timeAggregation: 'Total'
-          operator: 'GreaterThan'
-          threshold: 50
-          skipMetricValidation: true
-        }
+resource serverErrors 'Microsoft.Insights/metricAlerts@2018-03-01' = [
+  for siteName in siteNames: {
+    name: '${siteName}-server-errors'
+    location: 'global'
+    tags: tags
+    properties: {
+      description: 'More than 50 responses in 15 minutes were a 5xx, as the platform counts them. What to do: docs/operations.md#redirects-are-failing'
+      severity: 1
+      enabled: enabled
+      autoMitigate: true
+      scopes: [
+        resourceId('Microsoft.Web/sites', siteName)
       ]
+      evaluationFrequency: 'PT5M'
+      windowSize: 'PT15M'
+      criteria: {
+        'odata.type': 'Microsoft.Azure.Monitor.SingleResourceMultipleMetricCriteria'
+        allOf: [
+          {
+            criterionType: 'StaticThresholdCriterion'
+            name: 'server-errors'
+            metricNamespace: 'Microsoft.Web/sites'
+            metricName: 'Http5xx'
+            timeAggregation: 'Total'
+            operator: 'GreaterThan'
+            threshold: 50
+            skipMetricValidation: true
+          }
+        ]
+      }
+      actions: actions
     }
-    actions: actions
   }
-}]
+]
 
 // An account slows its clients down by these responses.
-resource throttling 'Microsoft.Insights/metricAlerts@2018-03-01' = [for storageName in storageNames: {
-  name: '${storageName}-throttling'
-  location: 'global'
-  tags: tags
-  properties: {
-    description: 'The storage account refused more than 50 calls in 15 minutes because it was too busy. What to do: docs/operations.md#storage-is-throttled'
-    severity: 2
-    enabled: enabled
-    autoMitigate: true
-    scopes: [
-      resourceId('Microsoft.Storage/storageAccounts', storageName)
-    ]
-    evaluationFrequency: 'PT5M'
-    windowSize: 'PT15M'
-    criteria: {
-      'odata.type': 'Microsoft.Azure.Monitor.SingleResourceMultipleMetricCriteria'
-      allOf: [
-        {
-          criterionType: 'StaticThresholdCriterion'
-          name: 'throttled'
-          metricNamespace: 'Microsoft.Storage/storageAccounts'
-          metricName: 'Transactions'
-          dimensions: [
-            {
-              name: 'ResponseType'
-              operator: 'Include'
-              values: [
-                'ServerBusyError'
-                'ClientThrottlingError'
-                'ClientAccountBandwidthThrottlingError'
-                'ClientAccountRequestThrottlingError'
-                'ServerTimeoutError'
-              ]
-            }
-          ]
-          timeAggregation: 'Total'
-          operator: 'GreaterThan'
-          threshold: 50
-          skipMetricValidation: true
-        }
+resource throttling 'Microsoft.Insights/metricAlerts@2018-03-01' = [
+  for storageName in storageNames: {
+    name: '${storageName}-throttling'
+    location: 'global'
+    tags: tags
+    properties: {
+      description: 'The storage account refused more than 50 calls in 15 minutes because it was too busy. What to do: docs/operations.md#storage-is-throttled'
+      severity: 2
+      enabled: enabled
+      autoMitigate: true
+      scopes: [
+        resourceId('Microsoft.Storage/storageAccounts', storageName)
       ]
+      evaluationFrequency: 'PT5M'
+      windowSize: 'PT15M'
+      criteria: {
+        'odata.type': 'Microsoft.Azure.Monitor.SingleResourceMultipleMetricCriteria'
+        allOf: [
+          {
+            criterionType: 'StaticThresholdCriterion'
+            name: 'throttled'
+            metricNamespace: 'Microsoft.Storage/storageAccounts'
+            metricName: 'Transactions'
+            dimensions: [
+              {
+                name: 'ResponseType'
+                operator: 'Include'
+                values: [
+                  'ServerBusyError'
+                  'ClientThrottlingError'
+                  'ClientAccountBandwidthThrottlingError'
+                  'ClientAccountRequestThrottlingError'
+                  'ServerTimeoutError'
+                ]
+              }
+            ]
+            timeAggregation: 'Total'
+            operator: 'GreaterThan'
+            threshold: 50
+            skipMetricValidation: true
+          }
+        ]
+      }
+      actions: actions
     }
-    actions: actions
   }
-}]
+]
 
 // Front Door probes the site of each region.
 resource regions 'Microsoft.Insights/metricAlerts@2018-03-01' = if (!empty(frontDoorName)) {

@@ -44,9 +44,11 @@ resource test 'Microsoft.Insights/webtests@2022-06-15' = {
     Frequency: frequencySeconds
     Timeout: 30
     RetryEnabled: true
-    Locations: [for place in places: {
-      Id: place
-    }]
+    Locations: [
+      for place in places: {
+        Id: place
+      }
+    ]
     Request: {
       RequestUrl: url
       HttpVerb: 'GET'
@@ -83,10 +85,12 @@ resource alert 'Microsoft.Insights/metricAlerts@2018-03-01' = {
       componentId: applicationInsightsId
       failedLocationCount: 2
     }
-    actions: empty(actionGroupId) ? [] : [
-      {
-        actionGroupId: actionGroupId
-      }
-    ]
+    actions: empty(actionGroupId)
+      ? []
+      : [
+          {
+            actionGroupId: actionGroupId
+          }
+        ]
   }
 }

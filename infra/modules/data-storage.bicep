@@ -18,9 +18,6 @@ param tables array
 @description('Name of the lock\'s container.')
 param lockContainerName string
 
-@description('The identity that reads and writes.')
-param principalId string
-
 @description('The Log Analytics workspace.')
 param workspaceId string
 
@@ -33,12 +30,6 @@ param private bool
 @description('Whether nobody can delete the account before deleting its lock.')
 param locked bool
 
-var roles = {
-  'Storage Table Data Contributor': '0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3'
-}
-var containerRoles = {
-  'Storage Blob Data Contributor': 'ba92f5b4-2d11-453d-a403-e96b0029c9fe'
-}
 var logs = [
   {
     category: 'StorageWrite'
@@ -75,10 +66,12 @@ resource tableService 'Microsoft.Storage/storageAccounts/tableServices@2025-06-0
   name: 'default'
 }
 
-resource linkTables 'Microsoft.Storage/storageAccounts/tableServices/tables@2025-06-01' = [for table in tables: {
-  parent: tableService
-  name: table
-}]
+resource linkTables 'Microsoft.Storage/storageAccounts/tableServices/tables@2025-06-01' = [
+  for table in tables: {
+    parent: tableService
+    name: table
+  }
+]
 
 resource blobService 'Microsoft.Storage/storageAccounts/blobServices@2025-06-01' = {
   parent: account
@@ -92,27 +85,6 @@ resource lockContainer 'Microsoft.Storage/storageAccounts/blobServices/container
     publicAccess: 'None'
   }
 }
-
-resource accountRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for role in items(roles): {
-  name: guid(account.id, principalId, role.value)
-  scope: account
-  properties: {
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role.value)
-    principalId: principalId
-    principalType: 'ServicePrincipal'
-  }
-}]
-
-// The identity needs no other blob than the lock's.
-resource lockRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for role in items(containerRoles): {
-  name: guid(lockContainer.id, principalId, role.value)
-  scope: lockContainer
-  properties: {
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role.value)
-    principalId: principalId
-    principalType: 'ServicePrincipal'
-  }
-}]
 
 // This lock does not protect rows and tables: they are deleted through the data plane.
 resource lock 'Microsoft.Authorization/locks@2020-05-01' = if (locked) {
@@ -141,6 +113,3 @@ resource blobLogs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = i
     logs: logs
   }
 }
-
-@description('Name of the account.')
-output name string = account.name

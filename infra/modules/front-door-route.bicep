@@ -1,13 +1,10 @@
 // The route from Front Door to the sites, and its caching.
 
-@description('Name of the profile.')
+@description('Name of the profile and of its endpoint.')
 param profileName string
 
-@description('Name of the endpoint.')
-param endpointName string
-
-@description('Resource IDs of the domains, each as the property id of an object.')
-param customDomainIds array
+@description('Domains of one\'s own, each with the name of its resource.')
+param domains array
 
 @description('Names of the sites, one in each region.')
 param siteNames array
@@ -24,12 +21,14 @@ resource profile 'Microsoft.Cdn/profiles@2025-06-01' existing = {
 
 resource endpoint 'Microsoft.Cdn/profiles/afdEndpoints@2025-06-01' existing = {
   parent: profile
-  name: endpointName
+  name: profileName
 }
 
-resource sites 'Microsoft.Web/sites@2025-03-01' existing = [for siteName in siteNames: {
-  name: siteName
-}]
+resource sites 'Microsoft.Web/sites@2025-03-01' existing = [
+  for siteName in siteNames: {
+    name: siteName
+  }
+]
 
 // With one origin there is nothing to choose, so there are no probes. They would come from every
 // place of Front Door.
@@ -47,30 +46,34 @@ resource originGroup 'Microsoft.Cdn/profiles/originGroups@2025-06-01' = {
       successfulSamplesRequired: 2
       additionalLatencyInMilliseconds: 50
     }
-    healthProbeSettings: length(siteNames) == 1 ? null : {
-      probePath: '/api/ready'
-      probeRequestType: 'HEAD'
-      probeProtocol: 'Https'
-      probeIntervalInSeconds: probeSeconds
-    }
+    healthProbeSettings: length(siteNames) == 1
+      ? null
+      : {
+          probePath: '/api/ready'
+          probeRequestType: 'HEAD'
+          probeProtocol: 'Https'
+          probeIntervalInSeconds: probeSeconds
+        }
     sessionAffinityState: 'Disabled'
   }
 }
 
-resource origins 'Microsoft.Cdn/profiles/originGroups/origins@2025-06-01' = [for (siteName, i) in siteNames: {
-  parent: originGroup
-  name: i == 0 ? 'site' : 'second'
-  properties: {
-    hostName: sites[i].properties.defaultHostName
-    originHostHeader: sites[i].properties.defaultHostName
-    httpPort: 80
-    httpsPort: 443
-    priority: 1
-    weight: 1000
-    enabledState: 'Enabled'
-    enforceCertificateNameCheck: true
+resource origins 'Microsoft.Cdn/profiles/originGroups/origins@2025-06-01' = [
+  for (siteName, i) in siteNames: {
+    parent: originGroup
+    name: i == 0 ? 'site' : 'second'
+    properties: {
+      hostName: sites[i].properties.defaultHostName
+      originHostHeader: sites[i].properties.defaultHostName
+      httpPort: 80
+      httpsPort: 443
+      priority: 1
+      weight: 1000
+      enabledState: 'Enabled'
+      enforceCertificateNameCheck: true
+    }
   }
-}]
+]
 
 // A site gets its own name as Host. This header tells it which domain a request is for. What a
 // client sends under the same name is overwritten, or clients could choose.
@@ -143,16 +146,23 @@ resource route 'Microsoft.Cdn/profiles/afdEndpoints/routes@2025-06-01' = {
     originGroup: {
       id: originGroup.id
     }
-    customDomains: customDomainIds
-    ruleSets: concat([
-      {
-        id: hostRuleSet.id
-      }
-    ], caches ? [
-      {
-        id: ruleSet.id
-      }
-    ] : [])
+    customDomains: map(domains, domain => {
+      id: resourceId('Microsoft.Cdn/profiles/customDomains', profileName, domain.name)
+    })
+    ruleSets: concat(
+      [
+        {
+          id: hostRuleSet.id
+        }
+      ],
+      caches
+        ? [
+            {
+              id: ruleSet.id
+            }
+          ]
+        : []
+    )
     patternsToMatch: [
       '/*'
     ]
@@ -164,9 +174,11 @@ resource route 'Microsoft.Cdn/profiles/afdEndpoints/routes@2025-06-01' = {
     forwardingProtocol: 'HttpsOnly'
     linkToDefaultDomain: 'Enabled'
     // A redirect does not depend on the query. A QR code does, and its response says private.
-    cacheConfiguration: caches ? {
-      queryStringCachingBehavior: 'IgnoreQueryString'
-    } : null
+    cacheConfiguration: caches
+      ? {
+          queryStringCachingBehavior: 'IgnoreQueryString'
+        }
+      : null
   }
   // The properties above do not refer to these, but a route needs them first: its origin group must
   // have an origin, and its rule sets rules.

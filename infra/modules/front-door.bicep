@@ -50,17 +50,19 @@ resource endpoint 'Microsoft.Cdn/profiles/afdEndpoints@2025-06-01' = {
   }
 }
 
-resource customDomains 'Microsoft.Cdn/profiles/customDomains@2025-06-01' = [for domain in domains: {
-  parent: profile
-  name: domain.name
-  properties: {
-    hostName: domain.host
-    tlsSettings: {
-      certificateType: 'ManagedCertificate'
-      minimumTlsVersion: 'TLS12'
+resource customDomains 'Microsoft.Cdn/profiles/customDomains@2025-06-01' = [
+  for domain in domains: {
+    parent: profile
+    name: domain.name
+    properties: {
+      hostName: domain.host
+      tlsSettings: {
+        certificateType: 'ManagedCertificate'
+        minimumTlsVersion: 'TLS12'
+      }
     }
   }
-}]
+]
 
 var customDomainIds = map(domains, domain => {
   id: resourceId('Microsoft.Cdn/profiles/customDomains', name, domain.name)
@@ -139,11 +141,14 @@ resource securityPolicy 'Microsoft.Cdn/profiles/securityPolicies@2025-06-01' = {
       }
       associations: [
         {
-          domains: concat([
-            {
-              id: endpoint.id
-            }
-          ], customDomainIds)
+          domains: concat(
+            [
+              {
+                id: endpoint.id
+              }
+            ],
+            customDomainIds
+          )
           patternsToMatch: [
             '/*'
           ]
@@ -179,17 +184,8 @@ resource logs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
   }
 }
 
-@description('Name of the profile.')
-output profileName string = profile.name
-
-@description('Name of the endpoint.')
-output endpointName string = endpoint.name
-
 @description('The host name that Azure gave the endpoint.')
 output endpointHostName string = endpoint.properties.hostName
 
 @description('What Front Door sends as X-Azure-FDID.')
 output frontDoorId string = profile.properties.frontDoorId
-
-@description('Resource IDs of the domains, each as the property id of an object.')
-output customDomainIds array = customDomainIds

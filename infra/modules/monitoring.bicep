@@ -6,6 +6,9 @@ param name string
 @description('Name of the Log Analytics workspace.')
 param workspaceName string
 
+@description('Name of the action group.')
+param actionGroupName string
+
 @description('The Azure region.')
 param location string
 
@@ -18,15 +21,8 @@ param retentionDays int
 @description('Gigabytes taken per day.')
 param dailyCapGB int
 
-@description('The identity that sends telemetry.')
-param principalId string
-
 @description('Who gets the alerts. Empty: nobody.')
 param alertEmail string
-
-var roles = {
-  'Monitoring Metrics Publisher': '3913510d-42f4-4e42-8a64-420c390055eb'
-}
 
 resource workspace 'Microsoft.OperationalInsights/workspaces@2025-07-01' = {
   name: workspaceName
@@ -61,18 +57,8 @@ resource component 'Microsoft.Insights/components@2020-02-02' = {
   }
 }
 
-resource componentRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for role in items(roles): {
-  name: guid(component.id, principalId, role.value)
-  scope: component
-  properties: {
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role.value)
-    principalId: principalId
-    principalType: 'ServicePrincipal'
-  }
-}]
-
 resource actionGroup 'Microsoft.Insights/actionGroups@2023-01-01' = if (!empty(alertEmail)) {
-  name: '${name}-alerts'
+  name: actionGroupName
   location: 'global'
   tags: tags
   properties: {
@@ -87,15 +73,3 @@ resource actionGroup 'Microsoft.Insights/actionGroups@2023-01-01' = if (!empty(a
     ]
   }
 }
-
-@description('Name of the component.')
-output applicationInsightsName string = component.name
-
-@description('Resource ID of the component.')
-output applicationInsightsId string = component.id
-
-@description('Resource ID of the workspace.')
-output workspaceId string = workspace.id
-
-@description('Resource ID of the action group. Empty: there is none.')
-output actionGroupId string = empty(alertEmail) ? '' : actionGroup.id

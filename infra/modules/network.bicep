@@ -1,5 +1,5 @@
 // A virtual network for the site on FC1. From it, the site reaches its storage accounts: see
-// private-endpoints.bicep.
+// private-endpoints.bicep. main.bicep makes the IDs of the two subnets from their names.
 
 @description('Name of the network.')
 param name string
@@ -55,27 +55,25 @@ resource network 'Microsoft.Network/virtualNetworks@2025-05-01' = {
   }
 }
 
-resource zones 'Microsoft.Network/privateDnsZones@2024-06-01' = [for service in services: {
-  name: 'privatelink.${service}.${environment().suffixes.storage}'
-  location: 'global'
-  tags: tags
-}]
+resource zones 'Microsoft.Network/privateDnsZones@2024-06-01' = [
+  for service in services: {
+    name: 'privatelink.${service}.${environment().suffixes.storage}'
+    location: 'global'
+    tags: tags
+  }
+]
 
-resource links 'Microsoft.Network/privateDnsZones/virtualNetworkLinks@2024-06-01' = [for (service, i) in services: {
-  parent: zones[i]
-  name: name
-  location: 'global'
-  tags: tags
-  properties: {
-    registrationEnabled: false
-    virtualNetwork: {
-      id: network.id
+resource links 'Microsoft.Network/privateDnsZones/virtualNetworkLinks@2024-06-01' = [
+  for (service, i) in services: {
+    parent: zones[i]
+    name: name
+    location: 'global'
+    tags: tags
+    properties: {
+      registrationEnabled: false
+      virtualNetwork: {
+        id: network.id
+      }
     }
   }
-}]
-
-@description('Resource ID of the subnet of the site.')
-output siteSubnetId string = network.properties.subnets[0].id
-
-@description('Resource ID of the subnet of private endpoints.')
-output endpointSubnetId string = network.properties.subnets[1].id
+]

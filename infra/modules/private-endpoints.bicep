@@ -7,7 +7,7 @@ param accountName string
 @description('Its services: blob, queue, table or table_secondary.')
 param services array
 
-@description('Resource ID of the subnet. Who has it has waited for the network and its zones.')
+@description('Resource ID of the subnet.')
 param subnetId string
 
 @description('The Azure region.')
@@ -20,45 +20,51 @@ resource account 'Microsoft.Storage/storageAccounts@2025-06-01' existing = {
   name: accountName
 }
 
-resource zones 'Microsoft.Network/privateDnsZones@2024-06-01' existing = [for service in services: {
-  name: 'privatelink.${split(service, '_')[0]}.${environment().suffixes.storage}'
-}]
+resource zones 'Microsoft.Network/privateDnsZones@2024-06-01' existing = [
+  for service in services: {
+    name: 'privatelink.${split(service, '_')[0]}.${environment().suffixes.storage}'
+  }
+]
 
 // They are made one after the other, since an account accepts only one new endpoint at a time.
 @batchSize(1)
-resource endpoints 'Microsoft.Network/privateEndpoints@2025-05-01' = [for service in services: {
-  name: '${accountName}-${service}'
-  location: location
-  tags: tags
-  properties: {
-    subnet: {
-      id: subnetId
+resource endpoints 'Microsoft.Network/privateEndpoints@2025-05-01' = [
+  for service in services: {
+    name: '${accountName}-${service}'
+    location: location
+    tags: tags
+    properties: {
+      subnet: {
+        id: subnetId
+      }
+      privateLinkServiceConnections: [
+        {
+          name: service
+          properties: {
+            privateLinkServiceId: account.id
+            groupIds: [
+              service
+            ]
+          }
+        }
+      ]
     }
-    privateLinkServiceConnections: [
-      {
-        name: service
-        properties: {
-          privateLinkServiceId: account.id
-          groupIds: [
-            service
-          ]
-        }
-      }
-    ]
   }
-}]
+]
 
-resource names 'Microsoft.Network/privateEndpoints/privateDnsZoneGroups@2025-05-01' = [for (service, i) in services: {
-  parent: endpoints[i]
-  name: 'default'
-  properties: {
-    privateDnsZoneConfigs: [
-      {
-        name: service
-        properties: {
-          privateDnsZoneId: zones[i].id
+resource names 'Microsoft.Network/privateEndpoints/privateDnsZoneGroups@2025-05-01' = [
+  for (service, i) in services: {
+    parent: endpoints[i]
+    name: 'default'
+    properties: {
+      privateDnsZoneConfigs: [
+        {
+          name: service
+          properties: {
+            privateDnsZoneId: zones[i].id
+          }
         }
-      }
-    ]
+      ]
+    }
   }
-}]
+]

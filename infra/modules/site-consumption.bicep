@@ -22,9 +22,6 @@ param identityId string
 @description('Client ID of the identity.')
 param clientId string
 
-@description('Principal ID of the identity.')
-param principalId string
-
 @description('The handler\'s settings.')
 @secure()
 param settings object
@@ -45,26 +42,17 @@ param applicationInsightsName string
 @maxValue(200)
 param maximumInstanceCount int
 
-@description('How the host\'s storage is kept.')
-param hostRedundancy string
+@description('How the host reaches its storage: key or identity.')
+param hostStorageAccess string
+
+@description('Name of the share with the site\'s content.')
+param shareName string
 
 @description('Which key of the host\'s storage the site uses: key1 or key2.')
 param hostStorageKey string
 
 @description('The package\'s URL, or 1 for one that is uploaded.')
 param package string
-
-module hostStorage 'host-storage.bicep' = {
-  name: '${name}-host-storage'
-  params: {
-    name: hostStorageName
-    location: location
-    tags: tags
-    principalId: principalId
-    sku: hostRedundancy
-    content: 'share'
-  }
-}
 
 resource hostAccount 'Microsoft.Storage/storageAccounts@2025-06-01' existing = {
   name: hostStorageName
@@ -74,16 +62,27 @@ resource component 'Microsoft.Insights/components@2020-02-02' existing = {
   name: applicationInsightsName
 }
 
-var allSettings = union(settings, {
+// This has the only account key: the plan keeps its content on Azure Files, which accepts no
+// identity.
+var hostConnection = 'DefaultEndpointsProtocol=https;AccountName=${hostStorageName};AccountKey=${hostAccount.listKeys().keys[hostStorageKey == 'key1' ? 0 : 1].value};EndpointSuffix=${environment().suffixes.storage}'
+
+// With the identity, hosts on this plan were seen to respond 500 to every request until a restart
+// (Azure/azure-functions-host#10900). The plan needs the key anyway, so the host uses it too.
+var hostStorageSettings = hostStorageAccess == 'key'
+  ? {
+      AzureWebJobsStorage: hostConnection
+    }
+  : {
+      AzureWebJobsStorage__accountName: hostStorageName
+      AzureWebJobsStorage__credential: 'managedidentity'
+      AzureWebJobsStorage__clientId: clientId
+    }
+
+var allSettings = union(settings, hostStorageSettings, {
   FUNCTIONS_EXTENSION_VERSION: '~4'
   FUNCTIONS_WORKER_RUNTIME: 'custom'
-  AzureWebJobsStorage__accountName: hostStorage.outputs.name
-  AzureWebJobsStorage__credential: 'managedidentity'
-  AzureWebJobsStorage__clientId: clientId
-  // This is the only account key: the plan keeps its content on Azure Files, which accepts
-  // no identity.
-  WEBSITE_CONTENTAZUREFILECONNECTIONSTRING: 'DefaultEndpointsProtocol=https;AccountName=${hostAccount.name};AccountKey=${hostAccount.listKeys().keys[hostStorageKey == 'key1' ? 0 : 1].value};EndpointSuffix=${environment().suffixes.storage}'
-  WEBSITE_CONTENTSHARE: hostStorage.outputs.shareName
+  WEBSITE_CONTENTAZUREFILECONNECTIONSTRING: hostConnection
+  WEBSITE_CONTENTSHARE: shareName
   // A deployed zip is mounted, not unpacked over the files of the running version: Windows would
   // not replace a running handler.exe. A mounted zip also starts faster.
   WEBSITE_RUN_FROM_PACKAGE: package

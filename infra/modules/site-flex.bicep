@@ -24,9 +24,6 @@ param identityId string
 @description('Client ID of the identity.')
 param clientId string
 
-@description('Principal ID of the identity.')
-param principalId string
-
 @description('The handler\'s settings.')
 @secure()
 param settings object
@@ -55,45 +52,16 @@ param perInstanceConcurrency int
 @description('How a new package or setting reaches the instances: Recreate or RollingUpdate.')
 param siteUpdateStrategy string
 
-@description('How the host\'s storage is kept.')
-param hostRedundancy string
-
 @description('Whether the instances are spread over zones, for which the host\'s storage has to be.')
 param zoneRedundant bool
+
+@description('Name of the container with the package, in the host\'s storage.')
+param containerName string
 
 @description('Resource ID of the subnet that the site is in. Empty: none.')
 param subnetId string
 
-@description('Resource ID of the subnet of private endpoints. Empty: the host\'s storage is public.')
-param endpointSubnetId string
-
-module hostStorage 'host-storage.bicep' = {
-  name: '${name}-host-storage'
-  params: {
-    name: hostStorageName
-    location: location
-    tags: tags
-    principalId: principalId
-    sku: zoneRedundant ? 'Standard_ZRS' : hostRedundancy
-    content: 'container'
-    private: !empty(endpointSubnetId)
-  }
-}
-
-module hostEndpoints 'private-endpoints.bicep' = if (!empty(endpointSubnetId)) {
-  name: '${name}-host-endpoints'
-  params: {
-    accountName: hostStorage.outputs.name
-    services: [
-      'blob'
-      'queue'
-      'table'
-    ]
-    subnetId: endpointSubnetId
-    location: location
-    tags: tags
-  }
-}
+var deploymentContainer = 'https://${hostStorageName}.blob.${environment().suffixes.storage}/${containerName}'
 
 resource servicePlan 'Microsoft.Web/serverfarms@2025-03-01' = {
   name: planName
@@ -146,7 +114,7 @@ resource site 'Microsoft.Web/sites@2025-03-01' = {
       deployment: {
         storage: {
           type: 'blobContainer'
-          value: hostStorage.outputs.containerUrl
+          value: deploymentContainer
           authentication: {
             type: 'UserAssignedIdentity'
             userAssignedIdentityResourceId: identityId
@@ -155,9 +123,11 @@ resource site 'Microsoft.Web/sites@2025-03-01' = {
       }
       // The type's description may not have this property yet.
       #disable-next-line BCP037
-      siteUpdateStrategy: siteUpdateStrategy == 'Recreate' ? null : {
-        type: siteUpdateStrategy
-      }
+      siteUpdateStrategy: siteUpdateStrategy == 'Recreate'
+        ? null
+        : {
+            type: siteUpdateStrategy
+          }
       scaleAndConcurrency: {
         instanceMemoryMB: instanceMemoryMB
         maximumInstanceCount: maximumInstanceCount
@@ -169,10 +139,6 @@ resource site 'Microsoft.Web/sites@2025-03-01' = {
       }
     }
   }
-  // The site reads its package from that account when it starts.
-  dependsOn: [
-    hostEndpoints
-  ]
 }
 
 module siteSettings 'site-settings.bicep' = {
@@ -181,8 +147,12 @@ module siteSettings 'site-settings.bicep' = {
     siteName: site.name
     // functionAppConfig has the runtime, the version and the package. This plan refuses the
     // settings that other plans use for them.
+    //
+    // Leave __accountName as it is. With __blobServiceUri and its like in its place, hosts on this
+    // plan sometimes start without a client of their storage (Azure/azure-functions-host#11782,
+    // #11787).
     settings: union(settings, {
-      AzureWebJobsStorage__accountName: hostStorage.outputs.name
+      AzureWebJobsStorage__accountName: hostStorageName
       AzureWebJobsStorage__credential: 'managedidentity'
       AzureWebJobsStorage__clientId: clientId
     })
@@ -204,4 +174,4 @@ output domainVerification string = siteSettings.outputs.domainVerification
 output baseUrl string = siteSettings.outputs.baseUrl
 
 @description('Address of the container with the package.')
-output deploymentContainer string = hostStorage.outputs.containerUrl
+output deploymentContainer string = deploymentContainer

@@ -82,11 +82,16 @@ resource servicePlan 'Microsoft.Web/serverfarms@2025-03-01' = {
   location: location
   tags: tags
   kind: isContainer ? 'linux' : 'app'
-  sku: union({
-    name: sku
-  }, zoneRedundant ? {
-    capacity: leastInstances
-  } : {})
+  sku: union(
+    {
+      name: sku
+    },
+    zoneRedundant
+      ? {
+          capacity: leastInstances
+        }
+      : {}
+  )
   properties: {
     reserved: isContainer
     zoneRedundant: zoneRedundant
@@ -146,27 +151,32 @@ resource site 'Microsoft.Web/sites@2025-03-01' = {
     serverFarmId: servicePlan.id
     httpsOnly: true
     clientAffinityEnabled: false
-    siteConfig: union({
-      use32BitWorkerProcess: isFree
-      alwaysOn: !isFree
-      // If there may be several instances, requests go to those to which storage responds. If
-      // storage has not responded to an instance for an hour, the instance is replaced, which costs
-      // its cache. On F1, where there is no other instance, that would help nobody.
-      healthCheckPath: isFree ? '/api/health' : '/api/ready'
-      minTlsVersion: '1.2'
-      scmMinTlsVersion: '1.2'
-      ftpsState: 'Disabled'
-      http20Enabled: true
-      ipSecurityRestrictions: accessRestrictions
-      ipSecurityRestrictionsDefaultAction: accessOtherwise
-      scmIpSecurityRestrictionsUseMain: false
-    }, isContainer ? {
-      linuxFxVersion: 'DOCKER|${image}'
-      // A registry of Azure accepts the identity. Any other registry has to let anybody read the
-      // image.
-      acrUseManagedIdentityCreds: contains(image, '.azurecr.')
-      acrUserManagedIdentityID: clientId
-    } : {})
+    siteConfig: union(
+      {
+        use32BitWorkerProcess: isFree
+        alwaysOn: !isFree
+        // If there may be several instances, requests go to those to which storage responds. If
+        // storage has not responded to an instance for an hour, the instance is replaced, which costs
+        // its cache. On F1, where there is no other instance, that would help nobody.
+        healthCheckPath: isFree ? '/api/health' : '/api/ready'
+        minTlsVersion: '1.2'
+        scmMinTlsVersion: '1.2'
+        ftpsState: 'Disabled'
+        http20Enabled: true
+        ipSecurityRestrictions: accessRestrictions
+        ipSecurityRestrictionsDefaultAction: accessOtherwise
+        scmIpSecurityRestrictionsUseMain: false
+      },
+      isContainer
+        ? {
+            linuxFxVersion: 'DOCKER|${image}'
+            // A registry of Azure accepts the identity. Any other registry has to let anybody read the
+            // image.
+            acrUseManagedIdentityCreds: contains(image, '.azurecr.')
+            acrUserManagedIdentityID: clientId
+          }
+        : {}
+    )
   }
 }
 
@@ -176,12 +186,19 @@ module siteSettings 'site-settings.bicep' = {
     siteName: site.name
     // AzureWebJobsStorage belongs to the Functions host. The handler itself has its two
     // connections.
-    settings: union(settings, isContainer ? {
-      WEBSITES_PORT: '8080' // the port on which the image listens
-    } : {
-      // As on Y1, a zip is mounted, since a running handler.exe cannot be overwritten.
-      WEBSITE_RUN_FROM_PACKAGE: package
-    })
+    settings: union(
+      settings,
+      isContainer
+        ? {
+            WEBSITES_PORT: '8080' // the port on which the image listens
+            // The image's own limit is for a container with less memory than these plans have.
+            GOMEMLIMIT: sku == 'B1' ? '1GiB' : sku == 'P0v3' ? '3GiB' : '6GiB'
+          }
+        : {
+            // As on Y1, a zip is mounted, since a running handler.exe cannot be overwritten.
+            WEBSITE_RUN_FROM_PACKAGE: package
+          }
+    )
     baseUrl: baseUrl
     applicationInsightsName: applicationInsightsName
   }

@@ -26,11 +26,15 @@ resource workbook 'Microsoft.Insights/workbooks@2023-06-01' = {
     sourceId: applicationInsightsId
     version: 'Notebook/1.0'
     // This component is queried if the workbook is opened from elsewhere, such as by a link.
-    serializedData: replace(string(union(loadJsonContent('../workbook.json'), {
-      fallbackResourceIds: [
-        applicationInsightsId
-      ]
-    })), 'WORKSPACE_ID', workspaceId)
+    serializedData: replace(
+      string(union(loadJsonContent('../workbook.json'), {
+        fallbackResourceIds: [
+          applicationInsightsId
+        ]
+      })),
+      'WORKSPACE_ID',
+      workspaceId
+    )
   }
 }
 

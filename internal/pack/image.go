@@ -104,8 +104,9 @@ func imageFor(root, arch string) (v1.Image, error) {
 	config = config.DeepCopy()
 	config.OS, config.Architecture = "linux", arch
 	config.Config = v1.Config{
-		Entrypoint:   []string{"/handler"},
-		Env:          []string{"LISTEN_ADDRESS=0.0.0.0", "PORT=8080"},
+		Entrypoint: []string{"/handler"},
+		// The last is for a container of 64 MiB.
+		Env:          []string{"LISTEN_ADDRESS=0.0.0.0", "PORT=8080", "GOMEMLIMIT=56MiB"},
 		ExposedPorts: map[string]struct{}{"8080/tcp": {}},
 		User:         "65532:65532", // from a number, a cluster can tell that it is not root
 		Labels:       map[string]string{"org.opencontainers.image.version": version(root)},

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -77,6 +78,11 @@ func TestImage(t *testing.T) {
 			if config.OS != "linux" || config.Architecture != arch ||
 				config.Config.User != "65532:65532" {
 				t.Errorf("its configuration is %+v", config)
+			}
+			dockerfile, err := os.ReadFile("../../infra/Dockerfile")
+			if env := strings.Join(config.Config.Env, " "); err != nil ||
+				!strings.Contains(string(dockerfile), "\nENV "+env+"\n") {
+				t.Errorf("its environment %s is not that of the Dockerfile (%v)", env, err)
 			}
 			if runtime.GOARCH == arch {
 				runImage(t, root, config.Config)

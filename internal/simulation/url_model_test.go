@@ -57,6 +57,7 @@ type slotEvent struct {
 	event
 	entered  bool // its link may have entered the index in another way than by a shorten
 	disabled bool // some link that may be in the slot was disabled at some time
+	rivals   bool // a link but its own may have entered the index so
 }
 
 // slots returns the history of each slot: the shortens of its URL and owner, and the changes of the
@@ -77,15 +78,17 @@ func slots(history []event) map[slot][]slotEvent {
 	}
 	times := timelines(history)
 	for s, aliases := range in {
-		disabled := false
+		disabled, enter := false, map[string]bool{}
 		for alias, t := range times {
-			disabled = disabled || changed[alias] && has(t.url, s.url) && has(t.owner, s.owner) &&
-				has(t.disabled, true)
+			if changed[alias] && has(t.url, s.url) && has(t.owner, s.owner) {
+				enter[alias], disabled = true, disabled || has(t.disabled, true)
+			}
 		}
 		for _, e := range history {
 			of, ok := e.slot()
 			if ok && of == s || e.op != "shorten" && e.writes() && aliases[e.alias] {
-				parts[s] = append(parts[s], slotEvent{e, changed[e.told.alias], disabled})
+				parts[s] = append(parts[s], slotEvent{e, changed[e.told.alias], disabled,
+					len(enter) > 1 || len(enter) == 1 && !enter[e.alias]})
 			}
 		}
 	}
@@ -119,7 +122,7 @@ func (e event) writes() bool {
 
 func (s slot) step(at slotState, e slotEvent) []slotState {
 	if e.op != "shorten" {
-		return s.change(at, e.event)
+		return s.change(at, e)
 	}
 	made := slotState{alias: e.told.alias, end: *e.change.end}
 	vacant := at.vacant(e.latest)
@@ -139,7 +142,7 @@ func (s slot) step(at slotState, e slotEvent) []slotState {
 }
 
 // change returns the possible states of the slot after a link was changed.
-func (s slot) change(at slotState, e event) []slotState {
+func (s slot) change(at slotState, e slotEvent) []slotState {
 	if at.alias != e.alias {
 		return []slotState{at}
 	}
@@ -159,7 +162,9 @@ func (s slot) change(at slotState, e event) []slotState {
 		if e.known() && e.status >= 300 {
 			return []slotState{at}
 		}
-		next.left = 0
+		if next.left = 0; at.left != 0 && e.rivals {
+			return []slotState{next, gone} // another link came while this one was deleted
+		}
 	case "edit":
 		v := e.change.apply(view{url: s.url, owner: s.owner, end: at.end, disabled: at.disabled})
 		if e.known() {

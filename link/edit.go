@@ -152,6 +152,20 @@ func (l Link) Claimed(by Actor, owner string, keepExpiry bool, now time.Time) Li
 	return changed(l, claimed, by, Claimed, now)
 }
 
+// Extended returns the link as it is after it was given to a caller without credentials who asked
+// for a later end at now.
+func (l Link) Extended(end, now time.Time) Link {
+	extended := l
+	extended.ExpiresAt = end
+	return changed(l, extended, Actor{}, Edited, now)
+}
+
+// EndsEarly reports whether the link ends more than a tenth of the time too early for a caller who
+// asks at now for a link until end.
+func (l Link) EndsEarly(end, now time.Time) bool {
+	return !l.ExpiresAt.IsZero() && end.Sub(l.ExpiresAt) > end.Sub(now)/10
+}
+
 // Changed reports whether l differs from was in anything that Edit, Deleted, Restored and Claimed
 // can change.
 func (l Link) Changed(was Link) bool {

@@ -34,7 +34,8 @@ const (
 // true for one of them.
 //
 // A caller who is given a link that has no owner shares it with its maker, unless claimHash is the
-// ClaimHash of that link.
+// ClaimHash of that link. If the link ends much too early for the caller, it gets the wanted end:
+// otherwise a stranger could make a URL's link short-lived for all.
 //
 // When Create returns without an error, the link is durable. After an error it is safe to repeat.
 // Create takes at most Timeout, and a second more to repair if the process was stopped for too
@@ -173,7 +174,7 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 	r, err := c.s.get(ctx, a)
 	for range shareTries {
 		if r.cached && (err != nil || r.Stale || r.State(c.s.config.Now()) != link.StateLive ||
-			c.claimHash != "" ||
+			c.claimHash != "" || c.tooShort(r, c.s.config.Now()) ||
 			r.Owner != "" || c.want.Owner != "" || r.LongURL != c.want.LongURL || r.unsettled) {
 			// Before an alias is promised, the table decides in some cases. A cached "not found"
 			// may be older than the index row. A cached expiry may have been extended since. A
@@ -212,6 +213,16 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 				return link.Link{}, err
 			}
 		}
+		if c.tooShort(r, now) {
+			// An edit by others comes first, and then the link is looked at again.
+			l, err := c.extend(ctx, r, now)
+			if !errors.Is(err, link.ErrConflict) && !decided(err) {
+				return l, err
+			}
+			c.s.cache.forget(a)
+			r, err = c.s.get(ctx, a)
+			continue
+		}
 		if r.Shared || r.Owner != "" || c.claimHash != "" && c.claimHash == r.ClaimHash {
 			return r.Link, nil
 		}
@@ -229,6 +240,25 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 		r, err = c.s.get(ctx, a)
 	}
 	return link.Link{}, table.ErrChanged
+}
+
+// tooShort reports whether a link without owner ends much too early for the caller.
+func (c *creation) tooShort(r linkRow, now time.Time) bool {
+	return r.Owner == "" && c.want.Owner == "" && r.EndsEarly(c.want.ExpiresAt, now)
+}
+
+// extend gives a link that was read the wanted end, and marks it as shared. link.ErrConflict: it has
+// changed since it was read.
+func (c *creation) extend(ctx context.Context, r linkRow, now time.Time) (link.Link, error) {
+	e := &editing{s: c.s, until: c.until, once: true}
+	return e.edit(ctx, r.Name, func(l link.Link) (link.Link, error) {
+		if l.Version != r.Version {
+			return l, link.ErrConflict
+		}
+		l = l.Extended(c.want.ExpiresAt, now)
+		l.Shared = l.Shared || c.claimHash == "" || c.claimHash != l.ClaimHash
+		return l, nil
+	})
 }
 
 // insert inserts the wanted link under a fresh alias. It inserts the link's other rows first.

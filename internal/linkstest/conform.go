@@ -122,7 +122,7 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time,
 		s, clock, want := start(t, rand.Reader)
 		first := create(t, s, want("https://example.com/", time.Hour))
 		clock.Advance(59 * time.Minute)
-		again, created, err := s.Create(ctx, want("https://example.com/", 24*time.Hour), "")
+		again, created, err := s.Create(ctx, want("https://example.com/", time.Minute), "")
 		first.Shared = true
 		if err != nil || created || !Same(again, first) {
 			t.Errorf("got %+v, created %t, %v, want %+v", again, created, err, first)
@@ -173,6 +173,33 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time,
 			return s.Create(ctx, want("https://example.com/", time.Hour), "")
 		})
 	})
+	t.Run("who asks for a later end gets it", func(t *testing.T) {
+		s, clock, want := start(t, rand.Reader)
+		const url = "https://example.com/"
+		l := create(t, s, want(url, 10*time.Minute))
+		for _, c := range []struct{ asked, ends time.Duration }{
+			{9 * time.Minute, 10 * time.Minute}, {11 * time.Minute, 10 * time.Minute},
+			{12 * time.Minute, 12 * time.Minute}, {10 * time.Hour, 10 * time.Hour},
+			{11 * time.Hour, 10 * time.Hour}, {time.Minute, 10 * time.Hour},
+		} {
+			w := want(url, c.asked)
+			end := clock.Now().Truncate(time.Second).Add(c.ends)
+			got, created, err := s.Create(ctx, w, "")
+			if err != nil || created || got.Name != l.Name || !got.Shared ||
+				got.ExpiresAt.Sub(end).Abs() > time.Second {
+				t.Errorf("%v: got %+v, %t, %v", c.asked, got, created, err)
+			}
+			if read, err := s.Read(ctx, l.Name); err != nil || !read.ExpiresAt.Equal(got.ExpiresAt) {
+				t.Errorf("%v: it is %+v, %v", c.asked, read, err)
+			}
+		}
+		w := owned(want(url, time.Hour), "a")
+		create(t, s, w)
+		w.ExpiresAt = w.ExpiresAt.Add(time.Hour)
+		if got, _, err := s.Create(ctx, w, ""); err != nil || !got.ExpiresAt.Before(w.ExpiresAt) {
+			t.Errorf("an owner: got %+v, %v", got, err)
+		}
+	})
 	t.Run("a disabled link is told as such and its URL gets no other", func(t *testing.T) {
 		s, clock, want := start(t, rand.Reader)
 		l := create(t, s, want("https://example.com/", time.Hour))
@@ -191,7 +218,7 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time,
 		l.Disabled = false
 		s.Put(l)
 		l.Shared = true
-		if got, created, err := s.Create(ctx, want("https://example.com/", time.Hour),
+		if got, created, err := s.Create(ctx, want("https://example.com/", time.Minute),
 			""); err != nil || created || !Same(got, l) {
 			t.Errorf("enabled again: got %+v, %t, %v", got, created, err)
 		}

@@ -218,6 +218,9 @@ func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link
 			given.Shared = true
 			f.put(given)
 		}
+		if want.Owner == "" && given.EndsEarly(want.ExpiresAt, f.now()) {
+			given = f.put(given.Extended(want.ExpiresAt, f.now()))
+		}
 		return cached(given), false, nil
 	}
 	for range 10 {

@@ -77,7 +77,7 @@ func conformOwners(t *testing.T, start starter) {
 		}
 		for owner, l := range first {
 			l.Shared = owner == ""
-			if got, created, err := s.Create(t.Context(), owned(want(url, 2*time.Hour), owner),
+			if got, created, err := s.Create(t.Context(), owned(want(url, time.Hour), owner),
 				""); err != nil || created || !Same(got, l) {
 				t.Errorf("%q again: got %+v, created %t, %v, want %+v", owner, got, created, err, l)
 			}

@@ -40,6 +40,9 @@ type event struct {
 	// birth marks an added shorten: a response told of its link, but none told that it made the
 	// link.
 	birth bool
+	// of a birth: other ends with which the link may have been made, before the first response that
+	// told of it gave it a later one
+	ends []int64
 }
 
 // known reports whether the response tells the outcome of the request. Otherwise the request may
@@ -93,6 +96,11 @@ func partition(alias string) string { return strings.ToLower(alias[:min(2, len(a
 // slow reports whether the request took so long that the node may have given up a try of a call.
 func (e event) slow() bool { return e.ret-e.call > int64(900*time.Millisecond) }
 
+// mayHaveWritten reports whether storage may not have responded to the request's write of a link.
+func (e event) mayHaveWritten(alias string) bool {
+	return e.slow() || e.node.failedBetween(e.call, e.ret+1e9, writesOf(partition(alias)), alias)
+}
+
 // writeMayHaveFailed reports whether storage may not have responded to a write of the link.
 func (e event) writeMayHaveFailed() bool {
 	return e.node.failedBetween(e.call, e.ret+1e9, writesOf(partition(e.alias)), e.alias)
@@ -140,10 +148,15 @@ func (r *round) births(history []event) []event {
 		}
 		birth.call = e.ret
 		for _, made := range history {
-			if made.op == "shorten" && !made.choice() && made.told.alias != a &&
-				made.status != 201 && made.by == birth.by &&
-				*made.change.url == e.told.url && *made.change.end == e.told.end {
+			if made.op != "shorten" || made.choice() || made.told.alias == a || made.status == 201 ||
+				made.by != birth.by || *made.change.url != e.told.url {
+				continue
+			}
+			switch end := *made.change.end; {
+			case end == e.told.end:
 				birth.call = min(birth.call, made.call)
+			case e.op == "shorten" && e.by == "" && e.told.end == *e.change.end && e.extends(end):
+				birth.call, birth.ends = min(birth.call, made.call), append(birth.ends, end)
 			}
 		}
 		if birth.call == e.ret {

@@ -161,22 +161,42 @@ func (s linkState) create(e linkEvent) []linkState {
 		e.status == 409 && s.phase != never && !(same && s.live(e.latest)):
 		return []linkState{s}
 	case e.status == 201 && free:
-		return []linkState{next}
+		all := []linkState{next}
+		for _, end := range e.ends {
+			next.end = end
+			all = append(all, next)
+		}
+		return all
 	}
 	return nil
 }
 
 // share handles a request that was given this link, or may have been. After that, others than the
-// link's maker have it.
+// link's maker have it, perhaps with a later end.
 func (s linkState) share(e linkEvent) []linkState {
-	if s.phase == made && s.owner == "" && e.by == "" && s.url == *e.change.url && !s.shared {
-		s.shared, s.etag = true, ""
+	all := []linkState{s}
+	if s.phase == made && s.owner == "" && e.by == "" && s.url == *e.change.url {
+		if !s.shared {
+			s.shared, s.etag = true, ""
+		}
+		all[0] = s
+		if s.live(e.from) && e.extends(s.end) && (!e.known() || e.told.end == *e.change.end) {
+			later := s
+			later.end, later.etag = *e.change.end, ""
+			later.past = later.remember(e.event, s)
+			all = append(all, later) // or it was cached with an end that it had before
+		}
 	}
 	if e.known() && (s.phase < made || s.phase == made && e.by != "" && (s.owner != e.by ||
 		s.url != *e.change.url || s.disabled || s.deleted != 0)) {
 		return nil // an owner is given what the table says
 	}
-	return []linkState{s}
+	return all
+}
+
+// extends reports whether a shorten may give a link a later end.
+func (e event) extends(end int64) bool {
+	return end != 0 && 10*(*e.change.end-end) > *e.change.end-e.until-1
 }
 
 // apply returns the state after a request, and the response to it. If late, the times in it are as
@@ -283,7 +303,7 @@ const maxPast = 50
 // change, the newest first.
 func (s linkState) remember(e event, was linkState) string {
 	before, what := map[string]any{}, map[string]string{"edit": "edited", "delete": "deleted",
-		"restore": "restored", "claim": "claimed"}[e.op]
+		"restore": "restored", "claim": "claimed", "shorten": "edited"}[e.op]
 	if s.url != was.url {
 		before["longUrl"] = was.url
 	}
@@ -377,8 +397,7 @@ func links(history []event) map[string][]event {
 		for a := range of[*e.change.url] {
 			// It may have been given this link. Or it may have marked this link as shared without
 			// getting a response from storage, and then have been given another link.
-			if !known || a != given && (e.slow() || e.node.failedBetween(e.call, e.ret+1e9,
-				writesOf(partition(a)), a)) {
+			if !known || a != given && e.mayHaveWritten(a) {
 				parts[a] = append(parts[a], e)
 			}
 		}

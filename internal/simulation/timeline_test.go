@@ -20,6 +20,7 @@ type write[T any] struct {
 	value     T
 	call, ret int64
 	node      *node
+	perhaps   bool // it may never have been made, so it does not hide others
 }
 
 // possible returns the values that the response to a request may show. It must show all that was
@@ -27,7 +28,7 @@ type write[T any] struct {
 func possible[T any](writes []write[T], e event, since int64) (values []T) {
 	for _, w := range writes {
 		overwritten := slices.ContainsFunc(writes, func(later write[T]) bool {
-			return later.call > w.ret &&
+			return !later.perhaps && later.call > w.ret &&
 				(later.ret < since || later.node == e.node && later.ret < e.call)
 		})
 		if w.call <= e.ret && !overwritten {
@@ -59,15 +60,15 @@ func timelines(history []event) map[string]*timeline {
 			if e.status == 200 || alias == "" {
 				continue
 			}
-			t.made = append(t.made, write[bool]{true, e.call, ret, e.node})
-			t.owner = append(t.owner, write[string]{e.by, e.call, ret, e.node})
-			t.disabled = append(t.disabled, write[bool]{false, e.call, ret, e.node})
-			t.deleted = append(t.deleted, write[bool]{false, e.call, ret, e.node})
+			t.made = append(t.made, write[bool]{true, e.call, ret, e.node, false})
+			t.owner = append(t.owner, write[string]{e.by, e.call, ret, e.node, false})
+			t.disabled = append(t.disabled, write[bool]{false, e.call, ret, e.node, false})
+			t.deleted = append(t.deleted, write[bool]{false, e.call, ret, e.node, false})
 		case "delete", "restore":
-			t.deleted = append(t.deleted, write[bool]{e.op == "delete", e.call, ret, e.node})
+			t.deleted = append(t.deleted, write[bool]{e.op == "delete", e.call, ret, e.node, false})
 			continue
 		case "claim":
-			t.owner = append(t.owner, write[string]{e.by, e.call, ret, e.node})
+			t.owner = append(t.owner, write[string]{e.by, e.call, ret, e.node, false})
 			if !e.keep {
 				c.end = new(int64)
 			}
@@ -76,16 +77,27 @@ func timelines(history []event) map[string]*timeline {
 			continue
 		}
 		if c.url != nil {
-			t.url = append(t.url, write[string]{*c.url, e.call, ret, e.node})
+			t.url = append(t.url, write[string]{*c.url, e.call, ret, e.node, false})
 		}
 		if c.end != nil {
-			t.end = append(t.end, write[int64]{*c.end, e.call, ret, e.node})
+			t.end = append(t.end, write[int64]{*c.end, e.call, ret, e.node, false})
 		}
 		if c.owner != nil {
-			t.owner = append(t.owner, write[string]{*c.owner, e.call, ret, e.node})
+			t.owner = append(t.owner, write[string]{*c.owner, e.call, ret, e.node, false})
 		}
 		if c.disabled != nil {
-			t.disabled = append(t.disabled, write[bool]{*c.disabled, e.call, ret, e.node})
+			t.disabled = append(t.disabled, write[bool]{*c.disabled, e.call, ret, e.node, false})
+		}
+	}
+	for _, e := range history {
+		if e.op != "shorten" || e.choice() || e.by != "" {
+			continue
+		}
+		for alias, t := range all {
+			if has(t.owner, "") && (alias == e.told.alias && e.told.end == *e.change.end ||
+				has(t.url, *e.change.url) && (!e.known() || e.mayHaveWritten(alias))) {
+				t.end = append(t.end, write[int64]{*e.change.end, e.call, e.done(), e.node, true})
+			}
 		}
 	}
 	return all

@@ -128,7 +128,16 @@ func (s slot) step(at slotState, e slotEvent) []slotState {
 	vacant := at.vacant(e.latest)
 	switch {
 	case e.birth && vacant:
-		return []slotState{made, at} // at: the process died before the link entered the index
+		all := []slotState{made, at} // at: the process died before the link entered the index
+		for _, end := range e.ends {
+			all = append(all, slotState{alias: made.alias, end: end})
+		}
+		return all
+	case e.status == 200 && at.alias == e.told.alias && e.by == "" && e.extends(at.end) &&
+		e.told.end == *e.change.end:
+		later := at
+		later.end = e.told.end
+		return []slotState{later, at} // at: it was cached with an end that it had before
 	case e.birth, e.status == 403 && (at.alias != "" && at.disabled || vacant && e.disabled),
 		e.status == 200 && at.alias == e.told.alias:
 		return []slotState{at}

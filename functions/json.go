@@ -83,7 +83,8 @@ func decode[T any](body []byte) (v T, err error) {
 	return v, nil
 }
 
-// maxDepth is how deep objects and lists may be nested. The decoder takes some hundred bytes a level.
+// maxDepth is how deep objects and lists may be nested. The decoder takes some hundred bytes for
+// each level.
 const maxDepth = 32
 
 // tooDeep reports whether JSON is nested deeper than maxDepth.

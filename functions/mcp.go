@@ -19,6 +19,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"tiney/access"
@@ -101,7 +102,7 @@ func (s *service) serveMCP(
 	}
 	m, refused := parseMessage(body)
 	if refused != nil {
-		refused.respond(w, m.ID)
+		refuse(w, m.ID, refused)
 		return nil
 	}
 	call := &toolCall{Context: ctx, who: who}
@@ -131,16 +132,15 @@ func (s *service) serveMCP(
 	case response.status >= 500, len(text) == 0 && response.status == http.StatusOK:
 		return fmt.Errorf("mcp: %d %s", response.status, text)
 	case response.status >= 400 && !isJSON(contentType, "application/json"):
-		refused = &rpcError{codeInvalidRequest, strings.TrimSpace(string(text))}
+		refused = rpcError(jsonrpc.CodeInvalidRequest, strings.TrimSpace(string(text)))
 		if bytes.Contains(text, []byte("not handled")) {
-			refused = &rpcError{codeNoMethod, "There is no such method."}
+			refused = rpcError(jsonrpc.CodeMethodNotFound, "There is no such method.")
 		}
-		refused.respond(w, id)
+		refuse(w, id, refused)
 		return nil
 	case isError && bytes.Contains(text, []byte("unmarshaling")): // into a type of Go
-		refused = &rpcError{codeInvalidParams,
-			"A member of params has another type than this method takes."}
-		refused.respond(w, id)
+		refuse(w, id, rpcError(jsonrpc.CodeInvalidParams,
+			"A member of params has another type than this method takes."))
 		return nil
 	case len(text) == 0:
 		w.Header().Set("Cache-Control", "no-store")
@@ -173,28 +173,28 @@ const maxTokens = 500
 
 // parseMessage decodes the only message of a body. With an error, the ID is that of the message, or
 // nil if it is not known.
-func parseMessage(body []byte) (m message, refused *rpcError) {
+func parseMessage(body []byte) (m message, refused *jsonrpc.Error) {
 	var is struct {
 		ID jsontext.Value `json:"id"`
 	}
 	if tooDeep(body) {
-		return m, &rpcError{codeInvalidRequest, tooDeepProblem.Detail}
+		return m, rpcError(jsonrpc.CodeInvalidRequest, tooDeepProblem.Detail)
 	}
 	if err := json.Unmarshal(body, &is, jsontext.AllowDuplicateNames(true)); err != nil {
-		return m, &rpcError{codeNoJSON, jsonProblem(err).inOneLine()}
+		return m, rpcError(jsonrpc.CodeParseError, jsonProblem(err).inOneLine())
 	}
 	switch is.ID.Kind() {
 	case '{', '[', 't', 'f':
-		return m, &rpcError{codeInvalidRequest, "id must be a string or a number."}
+		return m, rpcError(jsonrpc.CodeInvalidRequest, "id must be a string or a number.")
 	}
 	err := json.Unmarshal(body, &m)
 	m.ID = is.ID
 	switch {
 	case err != nil:
-		refused = &rpcError{codeInvalidRequest, jsonProblem(err).inOneLine()}
+		refused = rpcError(jsonrpc.CodeInvalidRequest, jsonProblem(err).inOneLine())
 	case m.Params != nil && !fewTokens(m.Params.Others):
-		refused = &rpcError{codeInvalidParams, fmt.Sprintf("params may have %d names, values and "+
-			"brackets, not counting arguments.", maxTokens)}
+		refused = rpcError(jsonrpc.CodeInvalidParams, fmt.Sprintf("params may have %d names, "+
+			"values and brackets, not counting arguments.", maxTokens))
 	}
 	return m, refused
 }
@@ -202,38 +202,27 @@ func parseMessage(body []byte) (m message, refused *rpcError) {
 // fewTokens reports whether a value has at most maxTokens.
 func fewTokens(value jsontext.Value) bool {
 	d := jsontext.NewDecoder(bytes.NewReader(value), jsontext.AllowDuplicateNames(true))
-	for range maxTokens {
+	for range maxTokens + 1 {
 		if _, err := d.ReadToken(); err != nil {
 			return true
 		}
 	}
-	_, err := d.ReadToken()
-	return err != nil
+	return false
 }
 
-// rpcError is an error of JSON-RPC.
-type rpcError struct {
-	Code    int    `json:"code"`
-	Message string `json:"message"`
+func rpcError(code int64, message string) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: code, Message: message}
 }
 
-// Codes of JSON-RPC.
-const (
-	codeNoJSON         = -32700
-	codeInvalidRequest = -32600
-	codeNoMethod       = -32601
-	codeInvalidParams  = -32602
-)
-
-// respond responds with the error to the message that has the id; nil: it is not known.
-func (e *rpcError) respond(w http.ResponseWriter, id jsontext.Value) {
+// refuse responds with an error to the message that has the id; nil: it is not known.
+func refuse(w http.ResponseWriter, id jsontext.Value, err *jsonrpc.Error) {
 	setHeaders(w, "application/json")
 	if len(id) == 0 || id.Kind() == 'n' {
 		id = jsontext.Value("null")
 		w.WriteHeader(http.StatusBadRequest)
 	}
-	text, _ := json.Marshal(e, jsonOptions)
-	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":%s}`, id, text)
+	text, _ := json.Marshal(err.Message, jsonOptions)
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, id, err.Code, text)
 }
 
 // acceptsJSON reports whether lines of Accept let a response be JSON. None let it be anything.
@@ -575,24 +564,21 @@ func forModels(part any) any {
 		if !ok {
 			break
 		}
-		whole, of := map[string]any{}, map[string]any{}
-		for name, value := range part {
-			if slices.Contains([]string{"description", "default", "examples"}, name) {
+		whole := map[string]any{}
+		for _, name := range []string{"description", "default", "examples"} {
+			if value, ok := part[name]; ok {
 				whole[name] = value
-			} else {
-				of[name] = value
+				delete(part, name)
 			}
 		}
-		var anyOf []any
-		for _, one := range types {
+		for i, one := range types {
 			is := map[string]any{}
 			if one != "null" {
-				is = maps.Clone(of)
+				is = maps.Clone(part)
 			}
-			is["type"] = one
-			anyOf = append(anyOf, is)
+			is["type"], types[i] = one, is
 		}
-		whole["anyOf"] = anyOf
+		whole["anyOf"] = types
 		return whole
 	}
 	return part

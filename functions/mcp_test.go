@@ -470,8 +470,7 @@ func TestBodiesTakeLittleMemory(t *testing.T) {
 		}
 		return after.TotalAlloc - before.TotalAlloc, took
 	}
-	ping, took := takes(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
-	limit := max(5*time.Millisecond, 20*took) // more with the race detector
+	ping, _ := takes(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 	most := map[string]uint64{"PATCH": 500_000, "POST": 500_000}
 	for _, body := range bodies {
 		for _, weight := range weights {
@@ -479,11 +478,11 @@ func TestBodiesTakeLittleMemory(t *testing.T) {
 			// A machine that is busy takes longer, but not each time.
 			for try := 1; ; try++ {
 				bytes, took := takes(body)
-				if bytes < cmp.Or(most[body[:strings.Index(body+" ", " ")]], ping+1_000_000) &&
-					took < limit {
+				if bytes < slack*cmp.Or(most[body[:strings.Index(body+" ", " ")]], ping+850_000) &&
+					took < time.Duration(slack)*5*time.Millisecond {
 					break
 				}
-				if try == 5 {
+				if try == 10 {
 					t.Errorf("%.200s: %d bytes, and %d for a ping; %v", body, bytes, ping, took)
 					break
 				}
@@ -492,6 +491,9 @@ func TestBodiesTakeLittleMemory(t *testing.T) {
 	}
 	t.Logf("%d bodies", len(bodies)*len(weights))
 }
+
+// slack is by how much a test may miss its bounds.
+var slack = uint64(1)
 
 // A tool that panics ends no process.
 func TestToolsThatPanic(t *testing.T) {

@@ -17,6 +17,7 @@ func TestForwardAsAMember(t *testing.T) {
 		`["path"]`:                         `["path"]`,
 		`["path","query"]`:                 `["query","path"]`,
 		`["query","query","path","query"]`: `["query","path"]`,
+		`["Path","QUERY"]`:                 `["query","path"]`, // as .NET writes it
 	} {
 		r := newRig(t)
 		made := r.as("ann", "POST", "/api/shorten",
@@ -43,7 +44,7 @@ func TestForwardAsAMember(t *testing.T) {
 	}
 	r := newRig(t)
 	r.fake.Put(link.Link{Name: "old", LongURL: "https://example.com/old", Owner: "ann"})
-	for _, value := range []string{`"query"`, `{}`, `true`, `7`, `["fragment"]`, `["Query"]`,
+	for _, value := range []string{`"query"`, `{}`, `true`, `7`, `["fragment"]`, `["ſquery"]`,
 		`[""]`, `[null]`, `[1]`, `["query",true]`, `["query",["path"]]`, `["query","x"]`,
 		`[" path"]`} {
 		body := `{"longUrl":"https://example.com/","forward":` + value + `}`

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"tiney/access"
 	"tiney/link"
 )
@@ -12,16 +14,16 @@ import (
 const mergePatch = "application/merge-patch+json"
 
 type editRequest struct {
-	LongURL    optional[string]    `json:"longUrl"`
-	Seconds    optional[integer]   `json:"expiresInSeconds"`
-	ExpiresAt  optional[time.Time] `json:"expiresAtUtc"`
-	StatusCode optional[integer]   `json:"statusCode"`
-	Forward    optional[forwarded] `json:"forward"`
-	Disabled   optional[bool]      `json:"disabled"`
-	Title      optional[string]    `json:"title"`
-	Tags       optional[[]string]  `json:"tags"`
-	Domain     optional[any]       `json:"domain"`
-	Owner      optional[string]    `json:"owner"`
+	LongURL    optional[string]         `json:"longUrl"`
+	Seconds    optional[integer]        `json:"expiresInSeconds"`
+	ExpiresAt  optional[time.Time]      `json:"expiresAtUtc"`
+	StatusCode optional[integer]        `json:"statusCode"`
+	Forward    optional[forwarded]      `json:"forward"`
+	Disabled   optional[bool]           `json:"disabled"`
+	Title      optional[string]         `json:"title"`
+	Tags       optional[[]string]       `json:"tags"`
+	Domain     optional[jsontext.Value] `json:"domain"` // undecoded: any value is wrong
+	Owner      optional[string]         `json:"owner"`
 }
 
 // editLink handles PATCH /api/links/{alias}.

@@ -236,6 +236,7 @@ func TestShortenBodies(t *testing.T) {
 			`,"alias":null,"expiresAtUtc":null,"statusCode":null,"title":null,"tags":null}`,
 		"all that can be given": `{` + url + `,"alias":"Mine_-9","expiresAtUtc":"` + soon +
 			`","statusCode":308,"title":"ü","tags":["a","a"]}`,
+		"brackets in a string":  `{` + url + `,"title":"\"` + strings.Repeat(`[{`, 80) + `\\"}`,
 		"an end with an offset": `{` + url + `,"expiresAtUtc":"` + soonElsewhere + `"}`,
 		"one of two ends is null": `{` + url + `,"expiresAtUtc":"` + soon +
 			`","expiresInSeconds":null}`,
@@ -256,6 +257,8 @@ func TestShortenBodies(t *testing.T) {
 			"something after": `{` + url + `} x`,
 			"name not UTF-8":  "{\"long\xffUrl\":1}",
 			"byte order mark": "\ufeff{" + url + "}",
+			"lists in lists":  `{"longUrl":` + strings.Repeat("[", 16000),
+			"nested deeply":   `{"longUrl":` + strings.Repeat(`{"":`, 32),
 		},
 		"400 body slug": {
 			"unknown field": `{` + url + `,"slug":"mine"}`,
@@ -278,7 +281,7 @@ func TestShortenBodies(t *testing.T) {
 			"our own URL":     `{"longUrl":"http://TINEY.to:1/x"}`,
 		},
 		"400 body longUrl.0.0": {
-			"nested deeply": `{"longUrl":` + strings.Repeat("[", 16000),
+			"nested, not JSON": `{"longUrl":` + strings.Repeat("[", 31) + "x",
 		},
 		"400 body " + strings.Repeat("x", 100): {
 			"long name": `{"` + strings.Repeat("x", 1000) + `":1}`,

@@ -74,11 +74,42 @@ func decode[T any](body []byte) (v T, err error) {
 	if jsontext.Value(body).Kind() != '{' {
 		return v, notObjectProblem
 	}
+	if tooDeep(body) {
+		return v, tooDeepProblem
+	}
 	if err := json.Unmarshal(body, &v, json.RejectUnknownMembers(true)); err != nil {
 		return v, jsonProblem(err)
 	}
 	return v, nil
 }
+
+// maxDepth is how deep objects and lists may be nested. The decoder takes some hundred bytes for
+// each level.
+const maxDepth = 32
+
+// tooDeep reports whether JSON is nested deeper than maxDepth.
+func tooDeep(text []byte) bool {
+	depth, inString := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			inString = !inString
+		case inString && c == '\\':
+			i++
+		case inString:
+		case c == '{' || c == '[':
+			if depth++; depth > maxDepth {
+				return true
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return false
+}
+
+var tooDeepProblem = badRequest("body", "Invalid JSON",
+	fmt.Sprintf("Objects and lists are nested in more than %d levels.", maxDepth), "")
 
 // jsonProblem returns the problem of a body that cannot be decoded. It names the wrong field, if a
 // single field is wrong.

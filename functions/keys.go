@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tiney/access"
+	"tiney/link"
 )
 
 type keyRequest struct {
@@ -55,6 +56,7 @@ func (s *service) createKey(
 	if err != nil {
 		return err
 	}
+	body.Access = link.LowerASCII(body.Access)
 	if body.Access != "" && body.Access != accessWrite && body.Access != accessRead {
 		return fieldProblem("access", "access must be write (default) or read.")
 	}

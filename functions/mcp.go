@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,9 +19,11 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"tiney/access"
+	"tiney/telemetry"
 )
 
 // tool is an operation of the API that assistants may call.
@@ -28,9 +33,15 @@ type tool struct {
 	readOnly    bool
 	destructive bool // what it replaces or deletes may be lost
 
-	method string
-	query  []string // the names of its parameters
-	body   bool     // the other arguments are the body
+	method    string
+	arguments map[string]argument
+	body      bool // unknown arguments are in the body, which refuses them
+}
+
+// argument says what an argument of a tool stands for.
+type argument struct {
+	in    string   // "path", "query", "header" or "body"
+	types []string // those of its values in JSON
 }
 
 var tools = []tool{
@@ -89,7 +100,25 @@ func (s *service) serveMCP(
 	default:
 		return notObjectProblem
 	}
-	inner := r.Clone(context.WithValue(ctx, callerKey{}, who))
+	m, refused := parseMessage(body)
+	if refused != nil {
+		refuse(w, m.ID, refused)
+		return nil
+	}
+	call := &toolCall{Context: ctx, who: who}
+	if m.Params != nil {
+		call.arguments, m.Params.Arguments = m.Params.Arguments, nil
+	}
+	// The library changes some ids, so it gets one of our own.
+	id, own := m.ID, []byte(strconv.Quote(rand.Text()))
+	if kind := id.Kind(); kind == '"' || kind == '0' {
+		m.ID = own
+	}
+	if body, err = json.Marshal(m); err != nil {
+		return err
+	}
+	// The library gives up when its context ends. But a call that has no time left has a result.
+	inner := r.Clone(context.WithValue(context.WithoutCancel(ctx), callKey{}, call))
 	inner.Body, inner.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	inner.Header.Set("Accept", "application/json, text/event-stream") // which the library demands
 	for _, secret := range []string{"Authorization", "X-Api-Key"} {
@@ -97,43 +126,103 @@ func (s *service) serveMCP(
 	}
 	response := newRecorder()
 	s.tools().ServeHTTP(response, inner)
-	contentType := response.Header().Get("Content-Type")
+	contentType, text := response.Header().Get("Content-Type"), response.body.Bytes()
+	isError := bytes.Contains(text, fmt.Appendf(nil, `"id":%s,"error":`, own))
 	switch {
-	case response.status >= 500:
-		return fmt.Errorf("mcp: %d %s", response.status, &response.body)
+	case response.status >= 500, len(text) == 0 && response.status == http.StatusOK:
+		return fmt.Errorf("mcp: %d %s", response.status, text)
 	case response.status >= 400 && !isJSON(contentType, "application/json"):
-		contentType = "application/json"
-		response = rejection(body, response.body.String())
-	case response.body.Len() == 0:
+		refused = rpcError(jsonrpc.CodeInvalidRequest, strings.TrimSpace(string(text)))
+		if bytes.Contains(text, []byte("not handled")) {
+			refused = rpcError(jsonrpc.CodeMethodNotFound, "There is no such method.")
+		}
+		refuse(w, id, refused)
+		return nil
+	case isError && bytes.Contains(text, []byte("unmarshaling")): // into a type of Go
+		refuse(w, id, rpcError(jsonrpc.CodeInvalidParams,
+			"A member of params has another type than this method takes."))
+		return nil
+	case len(text) == 0:
 		w.Header().Set("Cache-Control", "no-store")
 		w.WriteHeader(response.status)
 		return nil
 	}
 	setHeaders(w, contentType)
 	w.WriteHeader(response.status)
-	_, _ = w.Write(response.body.Bytes())
+	_, _ = w.Write(bytes.ReplaceAll(text, own, id))
 	return nil
 }
 
-// rejection returns the error of JSON-RPC for a message that the library has refused in plain text.
-func rejection(body []byte, text string) *recorder {
-	w := newRecorder()
-	var m struct {
+// message is a message of JSON-RPC. Members that are not here are left out.
+type message struct {
+	Version string         `json:"jsonrpc"`
+	ID      jsontext.Value `json:"id,omitzero"`
+	Method  *string        `json:"method,omitzero"`
+	Params  *params        `json:"params,omitzero"`
+}
+
+// params are the parameters of a message. The library never sees the arguments of a tool, because
+// it decodes them into values that may take a hundred times their size.
+type params struct {
+	Arguments jsontext.Value `json:"arguments,omitzero"`
+	Others    jsontext.Value `json:",embed"`
+}
+
+// maxTokens limits the other parameters, which the library decodes likewise.
+const maxTokens = 500
+
+// parseMessage decodes the only message of a body. With an error, the ID is that of the message, or
+// nil if it is not known.
+func parseMessage(body []byte) (m message, refused *jsonrpc.Error) {
+	var is struct {
 		ID jsontext.Value `json:"id"`
 	}
-	code := -32600 // invalid request
-	switch err := json.Unmarshal(body, &m); {
+	if tooDeep(body) {
+		return m, rpcError(jsonrpc.CodeInvalidRequest, tooDeepProblem.Detail)
+	}
+	if err := json.Unmarshal(body, &is, jsontext.AllowDuplicateNames(true)); err != nil {
+		return m, rpcError(jsonrpc.CodeParseError, jsonProblem(err).inOneLine())
+	}
+	switch is.ID.Kind() {
+	case '{', '[', 't', 'f':
+		return m, rpcError(jsonrpc.CodeInvalidRequest, "id must be a string or a number.")
+	}
+	err := json.Unmarshal(body, &m)
+	m.ID = is.ID
+	switch {
 	case err != nil:
-		code, m.ID, text = -32700, nil, "This is not valid JSON."
-	case strings.Contains(text, "not handled"):
-		code, text = -32601, "There is no such method."
+		refused = rpcError(jsonrpc.CodeInvalidRequest, jsonProblem(err).inOneLine())
+	case m.Params != nil && !fewTokens(m.Params.Others):
+		refused = rpcError(jsonrpc.CodeInvalidParams, fmt.Sprintf("params may have %d names, "+
+			"values and brackets, not counting arguments.", maxTokens))
 	}
-	if len(m.ID) == 0 {
-		m.ID, w.status = jsontext.Value("null"), http.StatusBadRequest
+	return m, refused
+}
+
+// fewTokens reports whether a value has at most maxTokens.
+func fewTokens(value jsontext.Value) bool {
+	d := jsontext.NewDecoder(bytes.NewReader(value), jsontext.AllowDuplicateNames(true))
+	for range maxTokens + 1 {
+		if _, err := d.ReadToken(); err != nil {
+			return true
+		}
 	}
-	message, _ := json.Marshal(strings.TrimSpace(text))
-	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, m.ID, code, message)
-	return w
+	return false
+}
+
+func rpcError(code int64, message string) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: code, Message: message}
+}
+
+// refuse responds with an error to the message that has the id; nil: it is not known.
+func refuse(w http.ResponseWriter, id jsontext.Value, err *jsonrpc.Error) {
+	setHeaders(w, "application/json")
+	if len(id) == 0 || id.Kind() == 'n' {
+		id = jsontext.Value("null")
+		w.WriteHeader(http.StatusBadRequest)
+	}
+	text, _ := json.Marshal(err.Message, jsonOptions)
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, id, err.Code, text)
 }
 
 // acceptsJSON reports whether lines of Accept let a response be JSON. None let it be anything.
@@ -149,8 +238,15 @@ func acceptsJSON(accept []string) bool {
 	return len(accept) == 0
 }
 
-// callerKey is the key of the caller in the context of a tool's call.
-type callerKey struct{}
+// toolCall is what the library does not pass on to a tool.
+type toolCall struct {
+	context.Context // of the request
+	who             access.Caller
+	arguments       jsontext.Value
+}
+
+// callKey is the key of the *toolCall in the context of a message.
+type callKey struct{}
 
 // newTools returns a function that returns the library's handler with all tools. It makes them at
 // the first call, since parsing the API's description takes milliseconds and few processes need it.
@@ -164,9 +260,9 @@ func (s *service) newTools() func() http.Handler {
 		document := newDescription(text)
 		for _, t := range tools {
 			described := document.tool(&t)
-			server.AddTool(described, func(ctx context.Context, r *mcp.CallToolRequest) (
+			server.AddTool(described, func(ctx context.Context, _ *mcp.CallToolRequest) (
 				*mcp.CallToolResult, error) {
-				return s.call(ctx, t, r.Params.Arguments), nil
+				return s.call(&t, ctx.Value(callKey{}).(*toolCall)), nil
 			})
 		}
 		return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
@@ -178,25 +274,29 @@ func (s *service) newTools() func() http.Handler {
 
 // call calls the function of a tool as a request would, without credentials and limits, which the
 // message itself had. Arguments are values: none of them can be another path.
-func (s *service) call(ctx context.Context, t tool, arguments []byte) *mcp.CallToolResult {
-	who, _ := ctx.Value(callerKey{}).(access.Caller)
+func (s *service) call(t *tool, c *toolCall) (result *mcp.CallToolResult) {
+	log := s.Log.With("function", "mcp")
+	defer func() {
+		if p := recover(); p != nil {
+			log.Error(telemetry.LogPanic, "panic", p, "stack", string(debug.Stack()))
+			result = refusal(internalProblem)
+		}
+	}()
 	w := newRecorder()
-	r, err := t.request(ctx, arguments)
-	if err == nil && who.ReadOnly && !t.readOnly {
+	r, err := t.request(c, c.arguments)
+	if err == nil && c.who.ReadOnly && !t.readOnly {
 		err = readOnlyProblem
 	}
 	if err == nil {
-		err = t.serve(s)(ctx, w, r, who)
+		err = t.serve(s)(c, w, r, c.who)
 	}
 	if err != nil {
 		p := problemOf(err)
 		if p == notFoundProblem {
 			p = s.notFound()
 		}
-		logProblem(s.Log.With("function", "mcp"), p, err)
-		text, _ := json.Marshal(p, jsonOptions)
-		return &mcp.CallToolResult{IsError: true,
-			Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}}
+		logProblem(log, p, err)
+		return refusal(p)
 	}
 	if w.body.Len() == 0 {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "Done."}}}
@@ -210,62 +310,126 @@ func (s *service) call(ctx context.Context, t tool, arguments []byte) *mcp.CallT
 		Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}}
 }
 
-// request returns the request that a call stands for. The error is a problem.
-func (t *tool) request(ctx context.Context, arguments []byte) (*http.Request, error) {
-	given := map[string]jsontext.Value{}
-	if len(arguments) > 0 {
-		if err := json.Unmarshal(arguments, &given); err != nil {
-			return nil, jsonProblem(err)
-		}
+// refusal returns the result of a call that has a problem.
+func refusal(p *problem) *mcp.CallToolResult {
+	text, _ := json.Marshal(p, jsonOptions)
+	return &mcp.CallToolResult{IsError: true,
+		Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}}
+}
+
+// request returns the request that a call stands for. The arguments are valid JSON. The error is a
+// problem.
+func (t *tool) request(ctx context.Context, arguments jsontext.Value) (*http.Request, error) {
+	if kind := arguments.Kind(); kind != '{' && kind != 'n' && len(arguments) > 0 {
+		return nil, badRequest("body", "Invalid arguments",
+			"The arguments must be one JSON object, and not in a string.", "")
 	}
 	r := (&http.Request{Method: t.method, URL: &url.URL{}, Header: http.Header{},
 		Body: http.NoBody}).WithContext(ctx)
-	take := func(name string) jsontext.Value {
-		value := given[name]
-		delete(given, name)
-		return value
+	query, body := url.Values{}, []byte{}
+	d := jsontext.NewDecoder(bytes.NewReader(arguments), jsontext.AllowDuplicateNames(true))
+	_, _ = d.ReadToken()
+	for d.PeekKind() == '"' {
+		token, _ := d.ReadToken()
+		name := token.String()
+		value, _ := d.ReadValue()
+		a, known := t.arguments[name]
+		if !known && !t.body {
+			return nil, badRequest("parameter", "Unknown argument",
+				"This argument is not known; names are case-sensitive.",
+				fieldName(jsontext.Pointer("").AppendToken(name)))
+		}
+		value = a.read(value)
+		if !known || a.in == "body" {
+			body = append(body, ',')
+			body, _ = jsontext.AppendQuote(body, name)
+			body = append(append(body, ':'), value...)
+			continue
+		}
+		texts, err := a.texts(name, value)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(texts) == 0:
+		case a.in == "path":
+			r.SetPathValue(name, texts[0])
+		case a.in == "header":
+			r.Header["If-Match"] = texts
+		default:
+			query[name] = texts
+		}
 	}
-	if t.operation != "shorten" { // whose alias is in the body
-		r.SetPathValue("alias", strings.Join(texts(take("alias")), ","))
-	}
-	for _, etag := range texts(take("ifMatch")) {
-		r.Header.Add("If-Match", etag)
-	}
-	query := url.Values{}
-	for _, name := range t.query {
-		query[name] = texts(take(name))
+	for name, a := range t.arguments {
+		if a.in == "path" && r.PathValue(name) == "" {
+			return nil, badRequest("parameter", "Missing argument",
+				"This argument is missing: name a link by it.", name)
+		}
 	}
 	r.URL.RawQuery = query.Encode()
 	if t.body {
-		body, err := json.Marshal(given)
-		if err != nil {
-			return nil, notObjectProblem
-		}
+		body = append(append([]byte{'{'}, bytes.TrimPrefix(body, []byte{','})...), '}')
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		r.Header.Set("Content-Type", "application/json")
 	}
 	return r, nil
 }
 
-// texts returns a value as texts of a path, a header or a query: a string as it is, each element of
-// an array, nothing for null, and anything else as it is in JSON.
-func texts(value jsontext.Value) (all []string) {
-	switch value.Kind() {
-	case 'n', 0:
-	case '"':
+// read returns the value of an argument. Some assistants send every value as a string, so a string
+// where none may be is read as JSON if that has a type that may be. Where a list may be, any other
+// string is its only element.
+func (a argument) read(value jsontext.Value) jsontext.Value {
+	may := func(name string) bool { return slices.Contains(a.types, name) }
+	if value.Kind() == '"' && len(a.types) > 0 && !may("string") {
 		var text string
 		_ = json.Unmarshal(value, &text)
-		all = append(all, text)
-	case '[':
-		var elements []jsontext.Value
-		_ = json.Unmarshal(value, &elements)
-		for _, element := range elements {
-			all = append(all, texts(element)...)
+		inner := jsontext.Value(text)
+		switch kind := inner.Kind(); {
+		case may("array") && kind != '[', tooDeep(inner), !inner.IsValid():
+		case may("array"), may("integer") && kind == '0', may("null") && kind == 'n',
+			may("boolean") && (kind == 't' || kind == 'f'):
+			value = inner
 		}
-	default:
-		all = append(all, string(value))
+		if value.Kind() == '"' && may("array") {
+			return slices.Concat([]byte{'['}, value, []byte{']'})
+		}
 	}
-	return all
+	var n integer
+	if value.Kind() == '0' && may("integer") && json.Unmarshal(value, &n) == nil {
+		return strconv.AppendInt(nil, int64(n), 10) // 1.0 is 1
+	}
+	return value
+}
+
+// maxTexts is how many elements a list in a query may have.
+const maxTexts = 100
+
+// texts returns a value as texts of a path, a header or a query: strings as they are, numbers, true
+// and false as they are in JSON, and null as none. The error is a problem.
+func (a argument) texts(name string, value jsontext.Value) (all []string, err error) {
+	wrong := badRequest("parameter", "Invalid argument", "Send one value, and no list.", name)
+	isList := value.Kind() == '['
+	switch {
+	case value.Kind() == 'n':
+		return nil, nil
+	case slices.Contains(a.types, "array"):
+		wrong.Detail = fmt.Sprintf("Send a list of at most %d strings.", maxTexts)
+	case isList:
+		return nil, wrong
+	}
+	d := jsontext.NewDecoder(bytes.NewReader(value))
+	if isList {
+		_, _ = d.ReadToken()
+	}
+	for {
+		token, err := d.ReadToken()
+		switch {
+		case err != nil || token.Kind() == ']':
+			return all, nil
+		case !strings.ContainsRune(`"0tf`, rune(token.Kind())) || len(all) == maxTexts:
+			return nil, wrong
+		}
+		all = append(all, token.String())
+	}
 }
 
 // recorder keeps a response.
@@ -314,7 +478,7 @@ func newDescription(text string) *description {
 // object.
 func (d *description) tool(t *tool) *mcp.Tool {
 	operation := d.resolved(d.operations[t.operation]).(map[string]any)
-	t.method = d.methods[t.operation]
+	t.method, t.arguments = d.methods[t.operation], map[string]argument{}
 	properties, required := map[string]any{}, []any{}
 	for _, p := range operation["parameters"].([]any) {
 		parameter := p.(map[string]any)
@@ -323,9 +487,8 @@ func (d *description) tool(t *tool) *mcp.Tool {
 			schema[key] = value
 		}
 		schema["description"] = parameter["description"]
-		switch parameter["in"] {
-		case "query":
-			t.query = append(t.query, name)
+		in := parameter["in"].(string)
+		switch in {
 		case "path":
 			required = append(required, name)
 		case "header":
@@ -336,21 +499,22 @@ func (d *description) tool(t *tool) *mcp.Tool {
 			schema["description"] = "The etag of the link as it was read: if it has changed since, " +
 				"nothing is done."
 		}
-		properties[name] = schema
+		properties[name], t.arguments[name] = schema, argument{in, typesOf(schema)}
 	}
 	if body, ok := operation["requestBody"].(map[string]any); ok {
 		t.body = true
 		schema := schemaOf(body)
 		for name, property := range schema["properties"].(map[string]any) {
 			properties[name] = property
+			t.arguments[name] = argument{"body", typesOf(property.(map[string]any))}
 		}
 		more, _ := schema["required"].([]any)
 		required = append(required, more...)
 	}
 	described := &mcp.Tool{Name: t.operation, Title: operation["summary"].(string),
 		Description: operation["summary"].(string) + ". " + operation["description"].(string),
-		InputSchema: map[string]any{"type": "object", "properties": properties,
-			"required": required},
+		InputSchema: forModels(map[string]any{"type": "object", "properties": properties,
+			"required": required, "additionalProperties": false}),
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: t.readOnly},
 	}
 	if !t.readOnly {
@@ -362,9 +526,62 @@ func (d *description) tool(t *tool) *mcp.Tool {
 			schema["properties"].(map[string]any)["etag"] = map[string]any{"type": "string",
 				"description": "Stands for the link as it is now."}
 		}
-		described.OutputSchema = schema
+		described.OutputSchema = forModels(schema)
 	}
 	return described
+}
+
+// typesOf returns the types that a schema allows.
+func typesOf(schema map[string]any) (types []string) {
+	if one, ok := schema["type"].(string); ok {
+		return []string{one}
+	}
+	several, _ := schema["type"].([]any)
+	for _, one := range several {
+		types = append(types, one.(string))
+	}
+	return types
+}
+
+// forModels changes a schema, and what is in it, to the forms that all models read, and returns it.
+// A list of types becomes anyOf. x-values, which clients that are generated from the description do
+// not know, becomes enum.
+func forModels(part any) any {
+	switch part := part.(type) {
+	case []any:
+		for i, value := range part {
+			part[i] = forModels(value)
+		}
+	case map[string]any:
+		for name, value := range part {
+			part[name] = forModels(value)
+		}
+		if values, ok := part["x-values"]; ok {
+			delete(part, "x-values")
+			part["enum"] = values
+		}
+		types, ok := part["type"].([]any)
+		if !ok {
+			break
+		}
+		whole := map[string]any{}
+		for _, name := range []string{"description", "default", "examples"} {
+			if value, ok := part[name]; ok {
+				whole[name] = value
+				delete(part, name)
+			}
+		}
+		for i, one := range types {
+			is := map[string]any{}
+			if one != "null" {
+				is = maps.Clone(part)
+			}
+			is["type"], types[i] = one, is
+		}
+		whole["anyOf"] = types
+		return whole
+	}
+	return part
 }
 
 // schemaOf returns the schema of the JSON of a request's or response's body.

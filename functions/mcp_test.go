@@ -1,15 +1,24 @@
 package functions_test
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http/httptest"
+	"os/exec"
+	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"tiney/access"
 	"tiney/functions"
+	"tiney/internal/linkstest"
 	"tiney/link"
 )
 
@@ -76,9 +85,9 @@ func TestToolsCallTheAPI(t *testing.T) {
 			t.Errorf("listLinks %s: %+v", arguments, list)
 		}
 	}
-	for _, tool := range []string{"getLinkStatistics", "getTopLinks"} {
-		if got, _ := r.calls("ann", tool, `{"alias":"docs"}`); got.IsError ||
-			got.StructuredContent == nil {
+	for tool, arguments := range map[string]string{"getLinkStatistics": `{"alias":"docs"}`,
+		"getTopLinks": `{}`} {
+		if got, _ := r.calls("ann", tool, arguments); got.IsError || got.StructuredContent == nil {
 			t.Errorf("%s: %+v", tool, got)
 		}
 	}
@@ -92,34 +101,125 @@ func TestToolsCallTheAPI(t *testing.T) {
 	}
 }
 
+// Some assistants send everything as a string. What can be meant in one way only is read so.
+func TestArgumentsAsText(t *testing.T) {
+	r := newRig(t)
+	for tags, want := range map[string]string{`["a","b"]`: `["a","b"]`, `"[\"a\",\"b\"]"`: `["a","b"]`,
+		`"a,b"`: `["a,b"]`, `"a"`: `["a"]`, `"[a"`: `["[a"]`, `"null"`: `["null"]`, `"[]"`: `[]`,
+		`" [\"a\"] "`: `["a"]`, `"{}"`: `["{}"]`, `"5"`: `["5"]`, `null`: `[]`} {
+		r.calls("ann", "shorten", `{"longUrl":"https://example.com/tags","alias":"tags"}`)
+		got, _ := r.calls("ann", "editLink", `{"alias":"tags","tags":`+tags+`}`)
+		text, _ := json.Marshal(got.StructuredContent["tags"])
+		if got.IsError || string(text) != want {
+			t.Errorf("tags %s: %s, want %s: %+v", tags, text, want, got)
+		}
+		if want == "[]" {
+			continue
+		}
+		found, _ := r.calls("ann", "listLinks", `{"tag":`+tags+`}`)
+		if items, _ := found.StructuredContent["items"].([]any); found.IsError || len(items) != 1 {
+			t.Errorf("tag %s: %+v", tags, found)
+		}
+	}
+	for change, want := range map[string]string{
+		`"forward":"query"`:                    `"forward":["query"]`,
+		`"forward":"[\"Path\"]"`:               `"forward":["path"]`,
+		`"forward":["QUERY","Path"]`:           `"forward":["query","path"]`,
+		`"statusCode":"301"`:                   `"statusCode":301`,
+		`"statusCode":307.0`:                   `"statusCode":307`,
+		`"statusCode":"3.08e2"`:                `"statusCode":308`,
+		`"statusCode":"null"`:                  `"statusCode":302`,
+		`"disabled":"true"`:                    `"disabled":true`,
+		`"disabled":"false"`:                   `"disabled":false`,
+		`"title":"[\"a\"]"`:                    `"title":"[\"a\"]"`,
+		`"title":"null"`:                       `"title":"null"`,
+		`"title":"5"`:                          `"title":"5"`,
+		`"expiresInSeconds":"3600"`:            `"expiresAtUtc":"`,
+		`"expiresInSeconds":"null"`:            `"expiresAtUtc":null`,
+		`"ifMatch":null,"title":"x"`:           `"title":"x"`,
+		`"ifMatch":"*","title":"\ud83d\ude00"`: `"title":"😀"`,
+	} {
+		got, _ := r.calls("ann", "editLink", `{"alias":"tags",`+change+`}`)
+		if got.IsError || !strings.Contains(got.Content[0].Text, want) {
+			t.Errorf("%s: %+v", change, got)
+		}
+	}
+	for arguments, want := range map[string]int{`{"limit":1.0}`: 1, `{"limit":"1"}`: 1,
+		`{"limit":"1.0"}`: 1, `{"limit":1e0}`: 1, `{"limit":null}`: 1, `{"clicks":"true"}`: 1,
+		`{"clicks":false}`: 1, `{"q":987}`: 0, `{"tag":987}`: 0, `{"tag":[true]}`: 0, `{"tag":[]}`: 1} {
+		got, _ := r.calls("ann", "listLinks", arguments)
+		if items, _ := got.StructuredContent["items"].([]any); got.IsError || len(items) != want {
+			t.Errorf("%s: %+v", arguments, got)
+		}
+	}
+	if got, _ := r.calls("ann", "shorten",
+		`{"longUrl":"https://example.com/5","alias":"5"}`); got.IsError {
+		t.Errorf("%+v", got)
+	}
+	if got, _ := r.calls("ann", "getLink", `{"alias":5}`); got.IsError {
+		t.Errorf("an alias as a number: %+v", got)
+	}
+	many := strings.Repeat(`"a",`, 100)
+	if got, problem := r.calls("ann", "listLinks", `{"tag":[`+many+`"a"]}`); !got.IsError ||
+		!strings.Contains(fmt.Sprint(problem["detail"]), "at most 100") {
+		t.Errorf("101 tags: %+v", got)
+	}
+}
+
 // What is wrong with a call is the problem that a request would get.
 func TestToolsRefuseWhatTheAPIRefuses(t *testing.T) {
 	r := newRig(t)
 	r.fake.Put(link.Link{Name: "bobs", LongURL: "https://example.com/", Owner: "bob"})
 	r.fake.Put(link.Link{Name: "anns", LongURL: "https://example.com/", Owner: "ann"})
 	for call, want := range map[string]string{
-		`shorten {"longUrl":"ftp://x"}`:                        "400 long-url",
-		`shorten {"longUrl":5}`:                                "400 long-url",
-		`shorten {}`:                                           "400 long-url",
-		`shorten {"longUrl":"https://e.example/","nope":1}`:    "400 body",
-		`shorten {"longUrl":"https://e.example/","owner":"b"}`: "403 forbidden",
-		`getLink {"alias":"bobs"}`:                             "403 forbidden",
-		`getLink {"alias":"unknown"}`:                          "404 not-found",
-		`getLink {"alias":"anns/stats"}`:                       "404 not-found",
-		`getLink {"alias":"anns?x=y"}`:                         "404 not-found",
-		`getLink {"alias":"../keys"}`:                          "404 not-found",
-		`getLink {"alias":"anns%2fqr"}`:                        "404 not-found",
-		`getLink {"alias":["anns","bobs"]}`:                    "404 not-found",
-		`getLink {"alias":{}}`:                                 "404 not-found",
-		`getLink {"alias":null}`:                               "404 not-found",
-		`getLink {}`:                                           "404 not-found",
-		`editLink {"alias":"anns","alias2":"x"}`:               "400 body",
-		`editLink {"alias":"anns","ifMatch":"x"}`:              "400 if-match",
-		`listLinks {"limit":0}`:                                "400 parameter",
-		`listLinks {"limit":[1,2]}`:                            "400 parameter",
-		`listLinks {"owner":"bob"}`:                            "403 forbidden",
-		`restoreLink {"alias":"anns"}`:                         "409 link-not-deleted",
-		`getLinkStatistics {"alias":"anns","interval":"x"}`:    "400 parameter",
+		`shorten {"longUrl":"ftp://x"}`:                          "400 long-url",
+		`shorten {"longUrl":5}`:                                  "400 long-url",
+		`shorten {}`:                                             "400 long-url",
+		`shorten {"longUrl":"https://e.example/","nope":1}`:      "400 body",
+		`shorten {"longUrl":"https://e.example/","owner":"b"}`:   "403 forbidden",
+		`getLink {"alias":"bobs"}`:                               "403 forbidden",
+		`getLink {"alias":"unknown"}`:                            "404 not-found",
+		`getLink {"alias":"anns/stats"}`:                         "404 not-found",
+		`getLink {"alias":"anns?x=y"}`:                           "404 not-found",
+		`getLink {"alias":"../keys"}`:                            "404 not-found",
+		`getLink {"alias":"anns%2fqr"}`:                          "404 not-found",
+		`getLink {"alias":["anns","bobs"]}`:                      "400 parameter",
+		`getLink {"alias":["anns"]}`:                             "400 parameter",
+		`deleteLink {"alias":["anns"]}`:                          "400 parameter",
+		`restoreLink {"alias":[]}`:                               "400 parameter",
+		`getLinkStatistics {"alias":[["anns"]]}`:                 "400 parameter",
+		`editLink {"alias":["anns"],"title":"x"}`:                "400 parameter",
+		`editLink {"alias":"anns","ifMatch":["*"]}`:              "400 parameter",
+		`shorten {"longUrl":["https://e.example/"]}`:             "400 long-url",
+		`shorten {"longUrl":"https://e.example/","alias":["a"]}`: "400 alias",
+		`getLink {"alias":{}}`:                                   "400 parameter",
+		`getLink {"alias":null}`:                                 "400 parameter",
+		`deleteLink {"alias":""}`:                                "400 parameter",
+		`getLink {}`:                                             "400 parameter",
+		`editLink {"title":"x"}`:                                 "400 parameter",
+		`getLink {"Alias":"anns"}`:                               "400 parameter",
+		`getLink {"alias":"anns","x":1}`:                         "400 parameter",
+		`listLinks {"alias":"anns"}`:                             "400 parameter",
+		`getLink []`:                                             "400 body",
+		`getLink "{\"alias\":\"anns\"}"`:                         "400 body",
+		`editLink {"alias":"anns","domain":[[[1]]]}`:             "400 domain",
+		`listLinks {"tag":[["a"]]}`:                              "400 parameter",
+		`listLinks {"tag":[null]}`:                               "400 parameter",
+		`listLinks {"tag":{"a":"b"}}`:                            "400 parameter",
+		`listLinks {"limit":1.5}`:                                "400 parameter",
+		`listLinks {"limit":"x"}`:                                "400 parameter",
+		`listLinks {"limit":[5]}`:                                "400 parameter",
+		`editLink {"alias":"anns","statusCode":"[302]"}`:         "400 status-code",
+		`editLink {"alias":"anns","tags":"[[\"a\"]]"}`:           "400 tags",
+		`editLink {"alias":"anns","disabled":"yes"}`:             "400 body",
+		`editLink {"alias":"anns","expiresInSeconds":"1h"}`:      "400 expires-in-seconds",
+		`editLink {"alias":"anns","alias2":"x"}`:                 "400 body",
+		`editLink {"alias":"anns","ifMatch":"x"}`:                "400 if-match",
+		`listLinks {"limit":0}`:                                  "400 parameter",
+		`listLinks {"limit":[1,2]}`:                              "400 parameter",
+		`listLinks {"owner":"bob"}`:                              "403 forbidden",
+		`restoreLink {"alias":"anns"}`:                           "409 link-not-deleted",
+		`getLinkStatistics {"alias":"anns","interval":"x"}`:      "400 parameter",
 	} {
 		tool, arguments, _ := strings.Cut(call, " ")
 		result, problem := r.calls("ann", tool, arguments)
@@ -204,6 +304,259 @@ func TestMessagesThatAreRefused(t *testing.T) {
 	wantProblem(t, off.message("ann", ping), 404, "not-found", "")
 }
 
+// An id comes back as it came, and one body has one message. What the library says of a message has
+// no type of Go.
+func TestMessagesAsTheyAre(t *testing.T) {
+	r := newRig(t)
+	for id, want := range map[string]string{"1": "1", "1.5": "1.5", "-0": "-0", "1e2": "1e2",
+		"12345678901234567890": "12345678901234567890", "1e400": "1e400", `""`: `""`,
+		`"\u00e4\n"`: `"\u00e4\n"`, `"` + strings.Repeat("x", 9000) + `"`: "",
+		"null": "null", "[1]": "null", "{}": "null", "true": "null"} {
+		if want == "" {
+			want = id
+		}
+		for method, member := range map[string]string{"ping": "result", "nope": "error",
+			`tools/call","params":{"name":"listLinks"},"x":"`: "result",
+			`tools/call","params":{"name":5},"x":"`:           "error"} {
+			w := r.message("ann", `{"jsonrpc":"2.0","id":`+id+`,"method":"`+method+`"}`)
+			if want == "null" {
+				member = "error"
+			}
+			if got := w.Body.String(); !strings.HasPrefix(got,
+				`{"jsonrpc":"2.0","id":`+want+`,"`+member) || (w.Code == 400) != (want == "null") {
+				t.Errorf("id %.40s, %s: %d %.200s", id, method, w.Code, got)
+			}
+		}
+	}
+	for _, more := range []string{`{"x":1}`, "[]", "x", `{"jsonrpc":"2.0","id":2}`, ",",
+		"\x00"} {
+		w := r.message("ann", `{"jsonrpc":"2.0","id":1,"method":"ping"}`+more)
+		if w.Code != 400 || !strings.Contains(w.Body.String(), "-32700") {
+			t.Errorf("followed by %q: %d %s", more, w.Code, w.Body)
+		}
+	}
+	if w := r.message("ann", `{"jsonrpc":"2.0","id":1,"method":"ping"}`+" \r\n\t"); w.Code != 200 {
+		t.Errorf("followed by white space: %d %s", w.Code, w.Body)
+	}
+	for _, body := range []string{`{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"a":1,"a":2}}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"\ud800"}}`} {
+		if w := r.message("ann", body); !strings.Contains(w.Body.String(), `"error":{"code":-32`) {
+			t.Errorf("%s: %d %s", body, w.Code, w.Body)
+		}
+	}
+	wrong := []string{"5", `"x"`, "[]", "{}", "true", "null", "[{}]", `{"a":[5]}`}
+	for method, members := range map[string][]string{
+		"initialize":           {"protocolVersion", "capabilities", "clientInfo", "_meta"},
+		"tools/call":           {"name", "arguments", "_meta", "inputResponses", "requestState"},
+		"tools/list":           {"cursor", "_meta"},
+		"ping":                 {"_meta"},
+		"logging/setLevel":     {"level"},
+		"prompts/get":          {"name", "arguments"},
+		"resources/read":       {"uri"},
+		"completion/complete":  {"ref", "argument", "context"},
+		"server/discover":      {"_meta"},
+		"subscriptions/listen": {"notifications", "_meta"},
+		"nope":                 {"x"},
+	} {
+		for _, member := range append(members, "") {
+			for _, value := range wrong {
+				params := `{"` + member + `":` + value + `}`
+				if member == "" {
+					params = value
+				}
+				body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + params + `}`
+				w := r.message("ann", body)
+				if got := w.Body.String(); leaks.MatchString(got) && !strings.Contains(got, `"tools":[`) {
+					t.Errorf("%s: %d %s", body, w.Code, w.Body)
+				}
+			}
+		}
+	}
+	for _, value := range wrong {
+		for _, body := range []string{`{"jsonrpc":` + value + `,"id":1,"method":"ping"}`,
+			`{"jsonrpc":"2.0","id":` + value + `,"method":"ping"}`,
+			`{"jsonrpc":"2.0","id":1,"method":` + value + `}`,
+			`{"jsonrpc":"2.0","id":1,"error":` + value + `}`} {
+			if w := r.message("ann", body); leaks.MatchString(w.Body.String()) || w.Code >= 500 {
+				t.Errorf("%s: %d %s", body, w.Code, w.Body)
+			}
+		}
+	}
+}
+
+// leaks matches what only a program in Go says.
+var leaks = regexp.MustCompile(`\bGo\b|mcp\.|jsonrpc2|json:|unmarshal|struct`)
+
+// No body of 16 KiB takes more than some hundred kilobytes, wherever its weight is. A list of the
+// tools takes 300,000 bytes.
+func TestBodiesTakeLittleMemory(t *testing.T) {
+	r := newRig(t)
+	const size = 16<<10 - 700
+	fill := func(one, end string) string { // as many as fit
+		n := size / (len(one) + len(end))
+		return strings.Repeat(one, n) + "0" + strings.Repeat(end, n)
+	}
+	var names []string
+	for n := range size / 9 {
+		names = append(names, fmt.Sprintf(`"%04d":0`, n))
+	}
+	weights := []string{fill("[", "]"), fill("[0,", "]"), fill("[0,0,0,0,0,0,0,", "]"),
+		fill(`{"":`, "}"), fill(`{"":0,"a":`, "}"), "[" + fill("0,", "") + "]",
+		"[" + fill(`"",`, "") + "]", "[" + fill("{},", "") + "]", "[" + fill("[],", "") + "]",
+		"[" + fill(`{"":0},`, "") + "]", "{" + strings.Join(names, ",") + "}",
+		`"` + strings.Repeat("x", size) + `"`, strings.Repeat("9", size),
+		`"` + fill("[", "]") + `"`, `"` + fill("[0,", "]") + `"`, `"[` + fill("0,", "") + `]"`}
+	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientCapabilities":{"a":%s},` +
+		`"io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"}}`
+	bodies := []string{`{"jsonrpc":%s,"id":1,"method":"ping"}`,
+		`{"jsonrpc":"2.0","id":%s,"method":"ping"}`, `{"jsonrpc":"2.0","id":1,"method":%s}`,
+		`{"jsonrpc":"2.0","id":1,"method":"ping","params":%s}`,
+		`{"jsonrpc":"2.0","id":1,"method":"ping","x":%s}`,
+		`{"jsonrpc":"2.0","id":1,"result":%s}`, `{"jsonrpc":"2.0","id":1,"error":%s}`,
+		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"capabilities":{"experimental":%s}}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"x","arguments":%s}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"getLink","_meta":%s}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"getLink","arguments":%s}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + meta + `}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"getLink",` +
+			strings.Replace(meta, "%s", "0", 1) + `,"arguments":{"alias":%s}}}`}
+	for _, tool := range toolsOf(r) {
+		for name := range tool.InputSchema.Properties {
+			rest := ""
+			if name != "alias" && tool.InputSchema.Properties["alias"] != nil {
+				rest = `"alias":"a",`
+			}
+			bodies = append(bodies, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+
+				tool.Name+`","arguments":{`+rest+`"`+name+`":%s}}}`)
+		}
+	}
+	for _, members := range []string{"PATCH longUrl expiresInSeconds expiresAtUtc statusCode " +
+		"forward disabled owner title tags domain x", "POST longUrl domain alias expiresInSeconds " +
+		"expiresAtUtc statusCode forward title tags owner x"} {
+		names := strings.Fields(members)
+		for _, name := range names[1:] {
+			bodies = append(bodies, names[0]+` {"`+name+`":%s}`)
+		}
+	}
+	takes := func(body string) (bytes uint64, took time.Duration) {
+		header := []string{}
+		if strings.Contains(body, "2026-07-28") {
+			method, name := "tools/list", ""
+			if strings.Contains(body, "tools/call") {
+				method, name = "tools/call", "getLink"
+			}
+			header = []string{"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", method, "Mcp-Name",
+				name}
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		begun := time.Now()
+		var w *httptest.ResponseRecorder
+		switch method, body, _ := strings.Cut(body, " "); method {
+		case "PATCH":
+			w = r.as("ann", method, "/api/links/abc", body)
+		case "POST":
+			w = r.as("ann", method, "/api/shorten", body)
+		default:
+			w = r.message("ann", method+" "+body, header...)
+		}
+		took = time.Since(begun)
+		runtime.ReadMemStats(&after)
+		if w.Code >= 500 || len(body) > 16<<10 {
+			t.Fatalf("%.200s: %d bytes, %d %s", body, len(body), w.Code, w.Body)
+		}
+		return after.TotalAlloc - before.TotalAlloc, took
+	}
+	ping, _ := takes(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+	most := map[string]uint64{"PATCH": 500_000, "POST": 500_000}
+	for _, body := range bodies {
+		for _, weight := range weights {
+			body := strings.Replace(body, "%s", weight, 1)
+			// A machine that is busy takes longer, but not each time.
+			for try := 1; ; try++ {
+				bytes, took := takes(body)
+				if bytes < slack*cmp.Or(most[body[:strings.Index(body+" ", " ")]], ping+850_000) &&
+					took < time.Duration(slack)*5*time.Millisecond {
+					break
+				}
+				if try == 10 {
+					t.Errorf("%.200s: %d bytes, and %d for a ping; %v", body, bytes, ping, took)
+					break
+				}
+			}
+		}
+	}
+	t.Logf("%d bodies", len(bodies)*len(weights))
+}
+
+// slack is by how much a test may miss its bounds.
+var slack = uint64(1)
+
+// A tool that panics ends no process.
+func TestToolsThatPanic(t *testing.T) {
+	panics := true
+	r := newRig(t, func(c *functions.Config) {
+		c.Links = panicking{c.Links.(*linkstest.Fake), &panics}
+	})
+	for _, tool := range []string{"getLink", "editLink", "deleteLink", "restoreLink"} {
+		got, problem := r.calls("ann", tool, `{"alias":"anns"}`)
+		if !got.IsError || problem["type"] != "/problems/internal" ||
+			!strings.Contains(r.log.String(), "a fault") {
+			t.Errorf("%s: %+v %s", tool, got, r.log)
+		}
+		r.log.Reset()
+	}
+	panics = false
+	if _, problem := r.calls("ann", "getLink", `{"alias":"anns"}`); problem["status"] != 404.0 {
+		t.Errorf("afterwards: %+v", problem)
+	}
+}
+
+// panicking is a store that panics while it is told to.
+type panicking struct {
+	*linkstest.Fake
+	panics *bool
+}
+
+func (p panicking) Read(ctx context.Context, a link.Name) (link.Link, error) {
+	if *p.panics {
+		panic("a fault")
+	}
+	return p.Fake.Read(ctx, a)
+}
+
+func (p panicking) Edit(context.Context, link.Name, bool,
+	func(link.Link) (link.Link, error)) (link.Link, error) {
+	panic("a fault")
+}
+
+// While storage does not respond at all, a call has a result, which says so, when its time is over.
+func TestToolsWhileStorageHangs(t *testing.T) {
+	for tool, arguments := range map[string]string{
+		"shorten": `{"longUrl":"https://example.com/"}`, "listLinks": `{}`,
+		"getLink": `{"alias":"ann1"}`, "editLink": `{"alias":"ann1","title":"x"}`,
+		"deleteLink": `{"alias":"ann1"}`, "restoreLink": `{"alias":"ann1"}`,
+		"getLinkStatistics": `{"alias":"ann1"}`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var fast functions.Callers
+			r := newSlowRig(t, time.Hour, func(c *functions.Config) {
+				fast = c.Callers.(slowCallers).Callers
+				c.Callers = fast
+			})
+			begun := time.Now()
+			got, problem := r.calls("ann", tool, arguments)
+			if took := time.Since(begun); !got.IsError || took != 5*time.Second ||
+				problem["type"] != "/problems/storage-unavailable" {
+				t.Errorf("%s: %+v after %v", tool, got, took)
+			}
+		})
+	}
+}
+
 // No answer stays open, in any revision: the test would not end.
 func TestMCPRevisions(t *testing.T) {
 	r := newRig(t)
@@ -233,34 +586,100 @@ func TestMCPRevisions(t *testing.T) {
 	}
 }
 
+// described is a tool as clients see it.
+type described struct {
+	Name, Title, Description  string
+	InputSchema, OutputSchema struct {
+		Type                 string
+		Properties           map[string]any
+		Required             []string
+		AdditionalProperties any
+	}
+	Annotations struct {
+		ReadOnlyHint    bool
+		DestructiveHint *bool
+	}
+}
+
+// toolsOf returns the tools that a client sees.
+func toolsOf(r *rig) []described {
+	r.t.Helper()
+	w := r.message("ann", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+	var answer struct{ Result struct{ Tools []described } }
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || len(answer.Result.Tools) == 0 {
+		r.t.Fatalf("%v, %s", err, w.Body)
+	}
+	return answer.Result.Tools
+}
+
+// The interfaces of models refuse a schema as a whole for a pattern that one of their languages
+// does not know, and for lists of types.
+func TestSchemasThatModelsRead(t *testing.T) {
+	w := newRig(t).message("ann", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+	var answer struct{ Result struct{ Tools any } }
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+		t.Fatal(err)
+	}
+	patterns, enums := map[string]bool{}, map[string]bool{}
+	var look func(at string, part any)
+	look = func(at string, part any) {
+		switch part := part.(type) {
+		case []any:
+			for i, value := range part {
+				look(fmt.Sprint(at, "/", i), value)
+			}
+		case map[string]any:
+			if _, ok := part["type"].([]any); ok {
+				t.Errorf("%s has a list of types: %v", at, part)
+			}
+			if pattern, ok := part["pattern"].(string); ok {
+				patterns[pattern] = true
+			}
+			if enum, ok := part["enum"].([]any); ok {
+				enums[fmt.Sprint(enum)] = true
+			}
+			for name, value := range part {
+				if strings.HasPrefix(name, "x-") {
+					t.Errorf("%s has %s", at, name)
+				}
+				look(at+"/"+name, value)
+			}
+		}
+	}
+	look("", answer.Result.Tools)
+	if len(patterns) < 4 || !enums["[301 302 307 308]"] || !enums["[query path]"] ||
+		!enums["[live expired disabled deleted]"] {
+		t.Errorf("patterns %v, enums %v", patterns, enums)
+	}
+	all := slices.Sorted(maps.Keys(patterns))
+	for _, pattern := range all {
+		if _, err := regexp.Compile(pattern); err != nil {
+			t.Errorf("RE2: %v", err)
+		}
+	}
+	for name, command := range map[string][]string{
+		"node":    {"-e", `for (const p of process.argv.slice(1)) new RegExp(p), new RegExp(p, "u")`},
+		"python3": {"-c", "import re, sys\nfor p in sys.argv[1:]: re.compile(p)"},
+	} {
+		if _, err := exec.LookPath(name); err != nil {
+			continue
+		}
+		out, err := exec.Command(name, append(command, all...)...).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}
+
 // The tools are operations of the API's description, with its texts and schemas.
 func TestToolsAreOperations(t *testing.T) {
 	r := newRig(t)
 	w := r.message("ann", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
-	var answer struct {
-		Result struct {
-			Tools []struct {
-				Name, Title, Description  string
-				InputSchema, OutputSchema struct {
-					Type       string
-					Properties map[string]any
-					Required   []string
-				}
-				Annotations struct {
-					ReadOnlyHint    bool
-					DestructiveHint *bool
-				}
-			}
-		}
-	}
-	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
-		t.Fatal(err)
-	}
 	if strings.Contains(w.Body.String(), "$ref") {
 		t.Error("a schema refers to something that the client does not have")
 	}
 	var names []string
-	for _, tool := range answer.Result.Tools {
+	for _, tool := range toolsOf(r) {
 		names = append(names, tool.Name)
 		a := tool.Annotations
 		kind := map[bool]string{true: "reads"}[a.ReadOnlyHint]
@@ -271,7 +690,8 @@ func TestToolsAreOperations(t *testing.T) {
 			"deleteLink": "destroys"}[tool.Name]; kind != want && kind != "reads"+want {
 			t.Errorf("%s %s", tool.Name, kind)
 		}
-		if tool.InputSchema.Type != "object" || tool.Title == "" || tool.Description == "" ||
+		if tool.InputSchema.Type != "object" || tool.InputSchema.AdditionalProperties != false ||
+			tool.Title == "" || tool.Description == "" ||
 			(tool.OutputSchema.Type == "") != (tool.Name == "deleteLink") {
 			t.Errorf("%+v", tool)
 		}
@@ -302,7 +722,7 @@ func TestKeysThatMayOnlyRead(t *testing.T) {
 		CreatedAt: r.clock.Now()})
 	wantProblem(t, r.as("ann", "POST", "/api/keys", `{"name":"x","access":"admin"}`), 400, "body",
 		"access")
-	w := r.as("ann", "POST", "/api/keys", `{"name":"reader","access":"read"}`)
+	w := r.as("ann", "POST", "/api/keys", `{"name":"reader","access":"Read"}`) // as .NET writes it
 	var key struct{ Key, Access string }
 	if err := json.Unmarshal(w.Body.Bytes(), &key); err != nil || key.Access != "read" {
 		t.Fatalf("got %d %s", w.Code, w.Body)
@@ -326,8 +746,9 @@ func TestKeysThatMayOnlyRead(t *testing.T) {
 	if w := r.as(key.Key, "HEAD", "/api/links/anns", ""); w.Code != 200 {
 		t.Errorf("HEAD: %d", w.Code)
 	}
-	for _, tool := range []string{"getLink", "listLinks", "getLinkStatistics", "getTopLinks"} {
-		if got, _ := r.calls(key.Key, tool, `{"alias":"anns"}`); got.IsError {
+	for tool, arguments := range map[string]string{"getLink": `{"alias":"anns"}`, "listLinks": `{}`,
+		"getLinkStatistics": `{"alias":"anns"}`, "getTopLinks": `{}`} {
+		if got, _ := r.calls(key.Key, tool, arguments); got.IsError {
 			t.Errorf("%s: %+v", tool, got)
 		}
 	}

@@ -2,6 +2,7 @@ package functions_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"tiney/functions"
 	"tiney/internal/openapi"
@@ -156,6 +158,8 @@ func FuzzOpenAPI(f *testing.F) {
 			"If-Match": {"*"}, "claimToken": {token},
 			"longUrl": {"https://example.com/ann", "https://example.com/nobody"},
 			"owner":   {"ann", "bob", "crew", "*"},
+			"from":    {"2026-01-31", r.clock.Now().Format(time.RFC3339), "2026-02-30"},
+			"to":      {r.clock.Now().Format(time.DateOnly), "2026-01-31T12:00:00+01:00"},
 			// bodies of an import
 			"body": {`{"alias":"imported","longUrl":"https://example.com/"}`,
 				"alias,longUrl\nanns,https://example.com/ann\nother,x\n"}}
@@ -196,3 +200,115 @@ func FuzzOpenAPI(f *testing.F) {
 }
 
 var learnt = regexp.MustCompile(`"(alias|claimToken|id|nextCursor)":"([^"]+)"`)
+
+// Generators of clients make classes without members, values that nobody can send, or errors that
+// nobody can read, of the forms that this test looks for. Values that answers may get more of are no
+// enum: a client that was made before would fail.
+func TestOpenAPIForGeneratedClients(t *testing.T) {
+	text, err := os.ReadFile("openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document map[string]any
+	if err := json.Unmarshal(text, &document); err != nil {
+		t.Fatal(err)
+	}
+	// walk calls see for each object in part, and in what it refers to, but for headers.
+	var walk func(at string, part any, see func(at string, object map[string]any))
+	walk = func(at string, part any, see func(string, map[string]any)) {
+		switch part := part.(type) {
+		case []any:
+			for _, value := range part {
+				walk(at, value, see)
+			}
+		case map[string]any:
+			see(at, part)
+			if to, ok := part["$ref"].(string); ok {
+				var target any = document
+				for name := range strings.SplitSeq(strings.TrimPrefix(to, "#/"), "/") {
+					target = target.(map[string]any)[name]
+				}
+				walk(to, target, see)
+			}
+			for name, value := range part {
+				if !slices.Contains([]string{"headers", "example", "examples"}, name) {
+					walk(at+"/"+name, value, see)
+				}
+			}
+		}
+	}
+	known := map[string]bool{} // enums of requests
+	answers := map[string]string{}
+	note := func(in func(enum, at string)) func(string, map[string]any) {
+		return func(at string, object map[string]any) {
+			if enum, ok := object["enum"].([]any); ok {
+				in(strings.Trim(fmt.Sprint(enum), "[]"), at)
+			}
+		}
+	}
+	for path, of := range document["paths"].(map[string]any) {
+		for method, operation := range of.(map[string]any) {
+			at := method + " " + path
+			if method == "parameters" {
+				continue
+			}
+			o := operation.(map[string]any)
+			walk(at, []any{o["parameters"], o["requestBody"]},
+				note(func(enum, _ string) { known[enum] = true }))
+			walk(at, o["responses"], note(func(enum, at string) { answers[enum] = at }))
+		}
+	}
+	for enum, at := range answers {
+		if !known[enum] {
+			t.Errorf("%s: an enum of an answer that no request has: %s", at, enum)
+		}
+	}
+	seen := map[string]int{}
+	walk("", document, func(at string, object map[string]any) {
+		for _, name := range []string{"anyOf", "oneOf", "allOf"} {
+			if object[name] != nil {
+				t.Errorf("%s has %s", at, name)
+			}
+		}
+		enum, _ := object["enum"].([]any)
+		for _, value := range enum {
+			if _, ok := value.(string); !ok || object["type"] != "string" {
+				t.Errorf("%s: an enum of %v has %v", at, object["type"], value)
+			}
+		}
+		values, _ := object["x-values"].([]any)
+		for _, value := range values {
+			word := strings.TrimPrefix(fmt.Sprint(value), "/problems/")
+			if _, ok := value.(string); ok {
+				word = "`" + word + "`"
+			}
+			if description, _ := object["description"].(string); !strings.Contains(description,
+				word) && !strings.HasSuffix(at, "/schema") {
+				t.Errorf("%s does not describe %s", at, word)
+			}
+			seen["values"]++
+		}
+		if pattern, ok := object["pattern"].(string); ok && strings.Contains(pattern, `\p`) {
+			t.Errorf("%s: not all languages know %s", at, pattern)
+		}
+		contents, _ := object["content"].(map[string]any)
+		for mediaType, content := range contents {
+			schema, _ := content.(map[string]any)["schema"].(map[string]any)
+			isText := strings.HasSuffix(mediaType, "+json") || mediaType == "text/html" ||
+				mediaType == "text/plain" || strings.HasSuffix(mediaType, "urlencoded") ||
+				contents["application/json"] != nil
+			if schema == nil || (schema["format"] == "binary") == isText {
+				t.Errorf("%s: %s is %v", at, mediaType, schema)
+			}
+			if schema["format"] == "binary" {
+				seen["binary"]++
+			}
+		}
+		if object["x-ms-primary-error-message"] == true {
+			seen["message"]++
+		}
+	})
+	if seen["values"] < 80 || seen["binary"] < 6 || seen["message"] == 0 {
+		t.Errorf("found only %v", seen)
+	}
+}

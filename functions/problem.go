@@ -34,6 +34,14 @@ type problem struct {
 
 func (p *problem) Error() string { return p.Title }
 
+// inOneLine returns what is wrong, and where.
+func (p *problem) inOneLine() string {
+	if p.Field == "" {
+		return p.Detail
+	}
+	return p.Field + ": " + p.Detail
+}
+
 // Problems that are always the same.
 var (
 	notFoundProblem = newProblem(http.StatusNotFound, "not-found", "No such link",

@@ -69,6 +69,14 @@ func (s slowStore) Get(ctx context.Context, a link.Name) (link.Link, error) {
 	return s.Fake.Get(ctx, a)
 }
 
+func (s slowStore) Edit(ctx context.Context, a link.Name, once bool,
+	change func(link.Link) (link.Link, error)) (link.Link, error) {
+	if err := s.call(ctx); err != nil {
+		return link.Link{}, err
+	}
+	return s.Fake.Edit(ctx, a, once, change)
+}
+
 func (s slowStore) List(ctx context.Context, owner, after string, limit int,
 	keep func(link.Link) bool) ([]link.Link, string, error) {
 	if err := s.call(ctx); err != nil {
@@ -99,16 +107,17 @@ func (s slowStatistics) Totals(ctx context.Context, links []link.Link) ([]clicks
 }
 
 // newSlowRig returns a rig whose storage takes the time each for every call.
-func newSlowRig(t *testing.T, each time.Duration) *rig {
+func newSlowRig(t *testing.T, each time.Duration, change ...func(*functions.Config)) *rig {
 	s := slow(each)
-	r := newRig(t, func(c *functions.Config) {
+	slowly := func(c *functions.Config) {
 		c.Rates = access.Rates{access.LimitUnknown: 2}
 		// behind a host that forwards, bodies are read to their end after an error
 		c.HostAddress = ""
 		c.Callers, c.Links = slowCallers{c.Callers, s}, slowStore{c.Links.(*linkstest.Fake), s}
 		statistics := slowStatistics{c.LinkTotals, c.Statistics, s}
 		c.LinkTotals, c.Statistics = statistics, statistics
-	})
+	}
+	r := newRig(t, append([]func(*functions.Config){slowly}, change...)...)
 	r.fake.Put(link.Link{Name: "ann1", LongURL: "https://example.com/", Owner: "ann"})
 	return r
 }

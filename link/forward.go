@@ -28,10 +28,11 @@ func (f Forward) Names() []string {
 	return names
 }
 
-// ParseForward returns what a caller asks for. The error is an *InvalidError.
+// ParseForward returns what a caller asks for, in any case, since some clients capitalise such
+// names. The error is an *InvalidError.
 func ParseForward(names []string) (f Forward, err error) {
 	for _, name := range names {
-		i := slices.Index(forwardNames[:], name)
+		i := slices.Index(forwardNames[:], LowerASCII(name))
 		if i < 0 {
 			return 0, &InvalidError{FieldForward, fmt.Sprintf(
 				"A link can forward %q and %q: send a list of one or both, or an empty one.",

@@ -133,7 +133,8 @@ func TestParseForward(t *testing.T) {
 		{nil, []string{}, true},
 		{[]string{"path", "query", "path"}, []string{"query", "path"}, true},
 		{[]string{"path"}, []string{"path"}, true},
-		{[]string{"Query"}, nil, false},
+		{[]string{"Query", "PATH"}, []string{"query", "path"}, true},
+		{[]string{"query "}, nil, false},
 		{[]string{"query", ""}, nil, false},
 	} {
 		f, err := link.ParseForward(test.names)

@@ -71,6 +71,13 @@ func Load(root string) (*Document, error) {
 	}
 	closed := false
 	err = doc.WalkSchemas(func(_ string, s *openapi3.SchemaRef) error {
+		// Clients take other values, and so may come to know more of them. The service has these.
+		if values, ok := s.Value.Extensions["x-values"].([]any); ok {
+			s.Value.Enum = values
+			if s.Value.Type.Includes("null") {
+				s.Value.Enum = append(slices.Clone(values), nil)
+			}
+		}
 		if more := &s.Value.AdditionalProperties; len(s.Value.Properties) > 0 && more.Has == nil &&
 			more.Schema == nil {
 			more.Has = &closed
@@ -87,6 +94,14 @@ func Load(root string) (*Document, error) {
 		openapi3.WithStatus(http.StatusNoContent,
 			&openapi3.ResponseRef{Value: &openapi3.Response{}}))}}
 	for name, item := range doc.Paths.Map() {
+		for _, o := range item.Operations() {
+			if o.RequestBody != nil {
+				open(o.RequestBody.Value.Content)
+			}
+			for _, response := range o.Responses.Map() {
+				open(response.Value.Content)
+			}
+		}
 		pattern := regexp.MustCompile(`\\\{(\w+)\\\}`).ReplaceAllString(regexp.QuoteMeta(name),
 			`(?P<$1>[^/]+)`)
 		// Parameters of OpenAPI have one segment, and this one has more.
@@ -99,6 +114,15 @@ func Load(root string) (*Document, error) {
 	// Paths with longer fixed parts come first.
 	slices.SortFunc(d.paths, func(a, b path) int { return cmp.Compare(fixed(b), fixed(a)) })
 	return d, nil
+}
+
+// open removes the schemas of contents that may be anything, since the library would decode these.
+func open(content openapi3.Content) {
+	for _, media := range content {
+		if media.Schema != nil && media.Schema.Value.Format == "binary" {
+			media.Schema = nil
+		}
+	}
 }
 
 // fixed returns the length of the fixed part of a path.

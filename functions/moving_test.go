@@ -2,6 +2,7 @@ package functions_test
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf16"
 
 	"tiney/link"
 )
@@ -85,11 +87,11 @@ func TestImport(t *testing.T) {
 		"{\"alias\":\n" +
 		line("a.b", "https://example.com/", "") +
 		line("two", "javascript:alert(1)", "") +
-		line("three", "https://example.com/", `,"clicks":-1`) +
+		line("three", "https://example.com/", `,"expiresAtUtc":"01/02/2030"`) +
 		`{"longUrl":"https://example.com/"}` + "\n" +
 		line("four", "https://example.com/", `,"expiresAtUtc":"`+past+`","disabled":true`)
 	want := []string{"1 201 one", "3 200 one", "4 409 one alias-taken", "5 400  record",
-		"6 400  alias alias", "7 400 two long-url longUrl", "8 400  record", "9 400  alias alias",
+		"6 400  alias alias", "7 400 two long-url longUrl", "8 400 three record", "9 400  alias alias",
 		"10 201 four"}
 	tried := append([]string{"1 201 one", "3 200 one", "4 200 one"}, want[3:]...)
 	r.wantResults("tried", r.imports("ann", "?dryRun=true", file), tried...)
@@ -115,7 +117,33 @@ func TestImport(t *testing.T) {
 	if r.clicks.created != 2 {
 		t.Errorf("counted %d", r.clicks.created)
 	}
-	r.wantResults("nothing", r.imports("ann", "", ""))
+}
+
+// A file without a link in it says so, and is no success.
+func TestImportOfNothing(t *testing.T) {
+	r := newRig(t)
+	for format, files := range map[string][]string{
+		"ndjson":         {"", " \n\r\n", "\ufeff"},
+		"auto":           {"", "\n", "alias,longUrl", "alias,longUrl\n\n", "sep=,\nalias,longUrl\n", `{"links":[]}`},
+		"csv":            {"alias,longUrl\n"},
+		"dub":            {"Short link,URL"},
+		"kutt":           {"[]", `{"data":[]}`, `{"data":[]}{"data":[]}`},
+		"sink":           {`{"version":"1.0","count":0,"links":[]}`},
+		"golink":         {"\n"},
+		"azurlshortener": {"RowKey,Url\n"},
+	} {
+		for _, file := range files {
+			for _, dryRun := range []string{"", "&dryRun=true"} {
+				w := r.as("ann", http.MethodPost, "/api/import?format="+format+dryRun, file)
+				wantProblem(t, w, 400, "file", "")
+				if !strings.Contains(w.Body.String(), "There is no link in this file") {
+					t.Errorf("%s, %q: %s", format, file, w.Body)
+				}
+			}
+		}
+	}
+	// A part of a larger file may have nothing but rows that are no links.
+	r.wantResults("the rest of a file", r.imports("ann", "?format=azurlshortener", "RowKey,Url\nKEY,\n"))
 }
 
 // An admin's import in our own formats keeps the owners of the file, or no owner. In any other
@@ -147,7 +175,7 @@ func TestImportEndsInTime(t *testing.T) {
 	for _, format := range []string{"ndjson", "csv"} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
-			r.imports("ann", "", "") // makes the key
+			r.imports("ann", "", "{}") // makes the key
 			body := io.MultiReader(slowBody{strings.NewReader(""), slow(20 * time.Second)},
 				strings.NewReader(strings.Repeat("\n", 4<<20)))
 			req := httptest.NewRequest(http.MethodPost, "/api/import?format="+format, body)
@@ -257,10 +285,12 @@ func TestExportOfSome(t *testing.T) {
 func TestImportGuessesTheFormat(t *testing.T) {
 	r := newRig(t)
 	for body, want := range map[string]string{
-		`{"alias":"own","longUrl":"https://example.com/1"}`:                         "ndjson",
-		"longUrl,alias\nhttps://example.com/2,own2":                                 "csv",
-		"Short link,Destination URL,Archived\nhttps://d.sh/x,https://e.example/,No": "dub",
-		"": "ndjson",
+		`{"alias":"own","longUrl":"https://example.com/1"}`:                          "ndjson",
+		"longUrl,alias\nhttps://example.com/2,own2":                                  "csv",
+		"Short link,Destination URL,Archived\nhttps://d.sh/x,https://e.example/,No":  "dub",
+		`{"links":[{"url":"https://example.com/3","slug":"own3"}]}`:                  "sink",
+		"\xff\xfe" + utf16Text("longUrl\talias\nhttps://example.com/4\town4\n"):      "csv",
+		"short_url,long_url,secret_key,is_disabled\nown5,https://example.com/5,,0\n": "polr",
 	} {
 		var got struct {
 			Format  string
@@ -276,10 +306,19 @@ func TestImportGuessesTheFormat(t *testing.T) {
 		wantProblem(t, r.as("ann", http.MethodPost, "/api/import?format=auto", body), 400, "file",
 			"format")
 	}
-	if w := r.as("ann", http.MethodPost, "/api/import?format=csv", "longUrl,alias"); !strings.Contains(
+	if w := r.as("ann", http.MethodPost, "/api/import?format=csv", "longUrl,alias\n,a"); !strings.Contains(
 		w.Body.String(), `"format":"csv"`) {
 		t.Errorf("a format that was chosen: %s", w.Body)
 	}
+}
+
+// utf16Text returns a text in UTF-16, without a byte order mark.
+func utf16Text(text string) string {
+	var b []byte
+	for _, unit := range utf16.Encode([]rune(text)) {
+		b = binary.LittleEndian.AppendUint16(b, unit)
+	}
+	return string(b)
 }
 
 // next returns the target of a response's Link header.

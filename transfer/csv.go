@@ -116,23 +116,24 @@ type header struct {
 // name returns the name of a column in the file.
 func (h *header) name(c column) string { return h.fields[h.at[c]] }
 
-// normal returns a column name in lower case, without spaces, hyphens and underscores.
-func normal(name string) string {
-	return strings.Map(func(r rune) rune {
-		if strings.ContainsRune(" \u00a0_-", r) {
-			return -1
-		}
-		return r
-	}, strings.ToLower(name))
+// normal returns column names in lower case, without spaces, hyphens and underscores.
+func normal(fields []string) []string {
+	names := make([]string, len(fields))
+	for i, field := range fields {
+		names[i] = strings.Map(func(r rune) rune {
+			if strings.ContainsRune(" \u00a0_-", r) {
+				return -1
+			}
+			return r
+		}, strings.ToLower(field))
+	}
+	return names
 }
 
-// header parses a row as the header. Error: a FileError.
-func (t *table) header(fields []string, f Format) (*header, error) {
-	h := &header{fields: slices.Clone(fields)}
-	var names []string
-	for _, field := range fields {
-		names = append(names, normal(field))
-	}
+// header parses a row as the header. It keeps fields, and needs their normal names. Error: a
+// FileError.
+func (t *table) header(fields, names []string, f Format) (*header, error) {
+	h := &header{fields: fields}
 	for c := range columns {
 		h.at[c] = -1
 		for _, name := range t.names[c] {
@@ -205,7 +206,8 @@ func (t *table) read(in io.Reader, start []byte, f Format, yield func(Record) bo
 			return fileErrorf("Line %d must name the columns. %s", row.first, row.wrong)
 		case h == nil:
 			if h, seen = t.bareHeader(row.fields); !seen {
-				if h, err = t.header(row.fields, f); err != nil {
+				names := normal(row.fields)
+				if h, err = t.header(slices.Clone(row.fields), names, f); err != nil {
 					return err
 				}
 			}

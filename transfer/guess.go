@@ -9,9 +9,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Guess returns the format that the start of a file is of, and a reader of the whole file. It goes by
-// the names of columns and members. Of several formats that have them all it returns the one that
-// knows most of them, and prefers these names. An empty file is NDJSON. Errors: a FileError, or the error of r.
+// Guess returns the format that the start of a file is of, and a reader of the whole file. It goes
+// by the names of columns and members. Of several formats that have them all it returns the one
+// that knows most of them, and that has them as its first names. An empty file is NDJSON. Errors: a
+// FileError, or the error of r.
 func Guess(r io.Reader) (Format, io.Reader, error) {
 	in, start, err := open(r)
 	if err != nil {
@@ -49,18 +50,20 @@ func guessTable(start []byte) (best Format) {
 		if blank(row.fields) {
 			continue
 		}
+		names := normal(row.fields)
 		for _, f := range Formats {
 			t := tables[f] // of a format in JSON: one that no row is of
-			h, bare := t.bareHeader(row.fields)
-			if !bare {
-				if h, err = t.header(row.fields, f); err != nil {
-					continue
-				}
+			if _, bare := t.bareHeader(row.fields); bare {
+				return f
+			}
+			h, err := t.header(row.fields, names, f)
+			if err != nil {
+				continue
 			}
 			known := 0
 			for c, at := range h.at {
 				if at >= 0 {
-					known += 10 - slices.Index(t.names[c], normal(h.fields[at]))
+					known += 10 - slices.Index(t.names[c], names[at])
 				}
 			}
 			if known > most {

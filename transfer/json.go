@@ -221,7 +221,10 @@ func (unread) UnmarshalJSONFrom(in *jsontext.Decoder) error { return in.SkipValu
 
 func decodeRow(data []byte, yield func(Record)) {
 	var v linkJSON
-	if err := json.Unmarshal(data, &v, json.MatchCaseInsensitiveNames(true)); err != nil {
+	// To find names that are there twice, a decoder keeps all. Long lines, which have thousands of
+	// members of others, may have them twice.
+	if err := json.Unmarshal(data, &v, json.MatchCaseInsensitiveNames(true),
+		jsontext.AllowDuplicateNames(len(data) > startSize)); err != nil {
 		yield(Record{Err: RecordError(jsonWrong(err))})
 		return
 	}

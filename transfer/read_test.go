@@ -380,15 +380,17 @@ func TestUTF16(t *testing.T) {
 // Whole numbers are read as programs and spreadsheets write them. What is none costs the number.
 func TestWholeNumbers(t *testing.T) {
 	for want, texts := range map[int64][]string{
-		0: {"", "0", "-0", "0.0", "NaN", "nan", "NULL", `\N`, "-1", "-1,000", "1.5", "42.5", "1,5", "1.234",
+		0: {"", "0", "-0", "0.0", "NaN", "nan", "NULL", `\N`, "-1", "-1,000", "1.5", "42.5", "1,5",
+			"1.234",
 			"0.333", "1,2345", "12,34,567", "1,23", "1,234.5", "1,234,56", "0x10", "1e-3", "1e300",
 			"Inf", "9007199254740993", "9,007,199,254,740,993", "18446744073709551617", "n/a", "many",
 			"12 clicks", "٤٢", "--1", "1 2", strings.Repeat("1", 200),
 			strings.Repeat("1", 100<<10), strings.Repeat("0", 100<<10)},
-		1:    {"1.000", "1.", "+1", " 1 "},
-		42:   {"42", "42.0", "42.00", "42,0", "42,00", "42.", "4.2e1", "4.2E+01", "0042", "42.000"},
-		100:  {"100", "1e2", "100,00"},
-		1000: {"1000", "1,000", "1 000", "1\u00a0000", "1\u202f000", "1_000", "1'000", "1’000", "1,000.0", "1e3"},
+		1:   {"1.000", "1.", "+1", " 1 "},
+		42:  {"42", "42.0", "42.00", "42,0", "42,00", "42.", "4.2e1", "4.2E+01", "0042", "42.000"},
+		100: {"100", "1e2", "100,00"},
+		1000: {"1000", "1,000", "1 000", "1\u00a0000", "1\u202f000", "1_000", "1'000", "1’000",
+			"1,000.0", "1e3"},
 		1234: {"1,234", "1 234", "1,234.00", "1'234.0", "1 234,0"},
 		1234567: {"1,234,567", "1.234.567", "1.234.567,0", "1 234 567", "1234567.0", "1.234567e6",
 			"1.234567E+06"},
@@ -426,7 +428,8 @@ func TestWholeNumbers(t *testing.T) {
 		}
 	}
 	// A status code is a whole number too, and what cannot be read decides something.
-	for code, want := range map[string]int{"301": 301, "302.0": 302, `"307"`: 307, "NaN": 0, "": 0, "x": -1,
+	for code, want := range map[string]int{"301": 301, "302.0": 302, `"307"`: 307, "NaN": 0, "": 0,
+		"x":     -1,
 		"302.5": -1, "-301": -1} {
 		value := code
 		if code != "301" && code != "302.0" && code != "302.5" && code != "-301" && code != `"307"` {
@@ -448,7 +451,8 @@ func TestWholeNumbers(t *testing.T) {
 // end is an error.
 func TestTimes(t *testing.T) {
 	for want, texts := range map[string][]string{
-		"": {"", "NULL", "null", `\N`, "NaN", "NaT", "None", "undefined", "0000-00-00", "0000-00-00 00:00:00",
+		"": {"", "NULL", "null", `\N`, "NaN", "NaT", "None", "undefined", "0000-00-00",
+			"0000-00-00 00:00:00",
 			"0000-00-00T00:00:00Z", "0001-01-01T00:00:00Z", "0001-01-01 00:00:00"},
 		"2023-02-10T14:41:33Z": {"2023-02-10T14:41:33Z", "2023-02-10 14:41:33", "2023-02-10T14:41:33",
 			"2023-02-10 15:41:33+01", "2023-02-10 15:41:33+0100", "2023-02-10 15:41:33+01:00",
@@ -538,8 +542,9 @@ func TestTimes(t *testing.T) {
 
 // Polr and people write an alias where others have the short URL.
 func TestAliasAsShortURL(t *testing.T) {
-	for short, want := range map[string]string{"docs": "docs", "a-b_C": "a-b_C", "https://s.example/docs": "docs",
-		"s.example/docs": "docs", "/docs/": "docs", "s.example/a/b?c#d": "a/b", "s.example": "",
+	for short, want := range map[string]string{"docs": "docs", "a-b_C": "a-b_C",
+		"https://s.example/docs": "docs", "s.example/docs": "docs", "/docs/": "docs", "s.example/a/b?c#d": "a/b",
+		"s.example":         "",
 		"https://s.example": "", "localhost:7071": "", "": ""} {
 		for format, file := range map[transfer.Format]string{
 			transfer.Polr:   "short_url,long_url,secret_key\n" + short + ",https://example.com/,\n",
@@ -801,8 +806,8 @@ func TestTime(t *testing.T) {
 		{"marks", transfer.CSV, filled("longUrl\nx\n", "\n\ufeff"), 1, ""},
 		{"marks", transfer.Kutt, filled(`[1]`, "\ufeff"), 1, "no JSON object"},
 		{"a list of one page each", transfer.Sink, filled("[1]", "[]\ufeff"), 1, "no JSON object"},
-		{"numbers", transfer.NDJSON, `{"longUrl":"x","clicks":1` + strings.Repeat("0", 1<<20-100) + "}", 1,
-			""},
+		{"numbers", transfer.NDJSON,
+			`{"longUrl":"x","clicks":1` + strings.Repeat("0", 1<<20-100) + "}", 1, ""},
 		{"quotes", transfer.CSV, "longUrl,tags\n" + tags + tags + tags, 3, ""},
 	} {
 		t.Run(string(test.format)+"/"+test.name, func(t *testing.T) {

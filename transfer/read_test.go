@@ -543,7 +543,8 @@ func TestTimes(t *testing.T) {
 // Polr and people write an alias where others have the short URL.
 func TestAliasAsShortURL(t *testing.T) {
 	for short, want := range map[string]string{"docs": "docs", "a-b_C": "a-b_C",
-		"https://s.example/docs": "docs", "s.example/docs": "docs", "/docs/": "docs", "s.example/a/b?c#d": "a/b",
+		"https://s.example/docs": "docs", "s.example/docs": "docs", "/docs/": "docs",
+		"s.example/a/b?c#d": "a/b",
 		"s.example":         "",
 		"https://s.example": "", "localhost:7071": "", "": ""} {
 		for format, file := range map[transfer.Format]string{

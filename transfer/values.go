@@ -123,15 +123,19 @@ func (b *builder) yield(target string, yield func(Record)) {
 
 // fit returns a text of another program, without control characters and cut to most characters.
 func fit(text string, most int) string {
-	text = strings.Join(strings.FieldsFunc(text, unicode.IsControl), " ")
-	runes := 0
-	for i := range text {
-		if runes++; runes > most {
-			text = text[:i]
-			break
+	var runes []rune
+	for words := range strings.FieldsFuncSeq(text, unicode.IsControl) {
+		if len(runes) > 0 {
+			runes = append(runes, ' ')
+		}
+		for _, r := range words {
+			if len(runes) >= most {
+				return strings.TrimSpace(string(runes[:most]))
+			}
+			runes = append(runes, r)
 		}
 	}
-	return strings.TrimSpace(text)
+	return strings.TrimSpace(string(runes))
 }
 
 // fitAll returns the first tags of another program, as many as a link may have, each once and made
@@ -221,8 +225,11 @@ var wholes = sync.OnceValue(func() *regexp.Regexp {
 // parseWhole parses a whole number from 0 to maxWhole, in the ways that programs and spreadsheets
 // write it.
 func parseWhole(text string) (int64, bool) {
-	if text = strings.TrimSpace(text); len(text) > maxValue {
+	if text = strings.TrimSpace(text); text == "" || len(text) > maxValue {
 		return 0, false
+	}
+	if n, err := strconv.ParseInt(text, 10, 54); err == nil && n >= 0 { // most are so
+		return n, true
 	}
 	if digits := wholes().FindStringSubmatch(text); digits != nil {
 		n, err := strconv.ParseInt(strings.Map(func(r rune) rune {
@@ -265,7 +272,7 @@ var separators = strings.NewReplacer("/", "-", " GMT", "", " UTC", "", " Z", "Z"
 
 // parseTime parses a time, to the second.
 func parseTime(text string) (time.Time, bool) {
-	if text = strings.TrimSpace(text); len(text) > maxValue {
+	if text = strings.TrimSpace(text); text == "" || len(text) > maxValue {
 		return time.Time{}, false
 	}
 	t, err := time.Parse(time.RFC3339, text)

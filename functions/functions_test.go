@@ -197,7 +197,7 @@ func TestShorten(t *testing.T) {
 		t.Errorf("got %d %v %v, want 201 %v", w.Code, w.Header(), got, want)
 	}
 	r.clock.Advance(time.Minute)
-	again := r.shorten(`{"longUrl":"https://example.com/?a=<b>&c"}`)
+	again := r.shorten(`{"longUrl":"https://example.com/?a=<b>&c","expiresInSeconds":3600}`)
 	if again.Code != http.StatusOK || again.Body.String() != five+"}\n" ||
 		again.Header().Get("Location") != "" {
 		t.Errorf("again: got %d %v %s, want 200 and the same body without a claim token",

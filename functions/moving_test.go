@@ -2,17 +2,23 @@ package functions_test
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf16"
 
 	"tiney/link"
 )
@@ -85,11 +91,11 @@ func TestImport(t *testing.T) {
 		"{\"alias\":\n" +
 		line("a.b", "https://example.com/", "") +
 		line("two", "javascript:alert(1)", "") +
-		line("three", "https://example.com/", `,"clicks":-1`) +
+		line("three", "https://example.com/", `,"expiresAtUtc":"01/02/2030"`) +
 		`{"longUrl":"https://example.com/"}` + "\n" +
 		line("four", "https://example.com/", `,"expiresAtUtc":"`+past+`","disabled":true`)
 	want := []string{"1 201 one", "3 200 one", "4 409 one alias-taken", "5 400  record",
-		"6 400  alias alias", "7 400 two long-url longUrl", "8 400  record", "9 400  alias alias",
+		"6 400  alias alias", "7 400 two long-url longUrl", "8 400 three record", "9 400  alias alias",
 		"10 201 four"}
 	tried := append([]string{"1 201 one", "3 200 one", "4 200 one"}, want[3:]...)
 	r.wantResults("tried", r.imports("ann", "?dryRun=true", file), tried...)
@@ -115,7 +121,35 @@ func TestImport(t *testing.T) {
 	if r.clicks.created != 2 {
 		t.Errorf("counted %d", r.clicks.created)
 	}
-	r.wantResults("nothing", r.imports("ann", "", ""))
+}
+
+// A file without a link in it says so, and is no success.
+func TestImportOfNothing(t *testing.T) {
+	r := newRig(t)
+	for format, files := range map[string][]string{
+		"ndjson": {"", " \n\r\n", "\ufeff"},
+		"auto": {"", "\n", "alias,longUrl", "alias,longUrl\n\n", "sep=,\nalias,longUrl\n",
+			`{"links":[]}`},
+		"csv":            {"alias,longUrl\n"},
+		"dub":            {"Short link,URL"},
+		"kutt":           {"[]", `{"data":[]}`, `{"data":[]}{"data":[]}`},
+		"sink":           {`{"version":"1.0","count":0,"links":[]}`},
+		"golink":         {"\n"},
+		"azurlshortener": {"RowKey,Url\n"},
+	} {
+		for _, file := range files {
+			for _, dryRun := range []string{"", "&dryRun=true"} {
+				w := r.as("ann", http.MethodPost, "/api/import?format="+format+dryRun, file)
+				wantProblem(t, w, 400, "file", "")
+				if !strings.Contains(w.Body.String(), "There is no link in this file") {
+					t.Errorf("%s, %q: %s", format, file, w.Body)
+				}
+			}
+		}
+	}
+	// A part of a larger file may have nothing but rows that are no links.
+	r.wantResults("the rest of a file",
+		r.imports("ann", "?format=azurlshortener", "RowKey,Url\nKEY,\n"))
 }
 
 // An admin's import in our own formats keeps the owners of the file, or no owner. In any other
@@ -147,7 +181,7 @@ func TestImportEndsInTime(t *testing.T) {
 	for _, format := range []string{"ndjson", "csv"} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
-			r.imports("ann", "", "") // makes the key
+			r.imports("ann", "", "{}") // makes the key
 			body := io.MultiReader(slowBody{strings.NewReader(""), slow(20 * time.Second)},
 				strings.NewReader(strings.Repeat("\n", 4<<20)))
 			req := httptest.NewRequest(http.MethodPost, "/api/import?format="+format, body)
@@ -257,10 +291,12 @@ func TestExportOfSome(t *testing.T) {
 func TestImportGuessesTheFormat(t *testing.T) {
 	r := newRig(t)
 	for body, want := range map[string]string{
-		`{"alias":"own","longUrl":"https://example.com/1"}`:                         "ndjson",
-		"longUrl,alias\nhttps://example.com/2,own2":                                 "csv",
-		"Short link,Destination URL,Archived\nhttps://d.sh/x,https://e.example/,No": "dub",
-		"": "ndjson",
+		`{"alias":"own","longUrl":"https://example.com/1"}`:                          "ndjson",
+		"longUrl,alias\nhttps://example.com/2,own2":                                  "csv",
+		"Short link,Destination URL,Archived\nhttps://d.sh/x,https://e.example/,No":  "dub",
+		`{"links":[{"url":"https://example.com/3","slug":"own3"}]}`:                  "sink",
+		"\xff\xfe" + utf16Text("longUrl\talias\nhttps://example.com/4\town4\n"):      "csv",
+		"short_url,long_url,secret_key,is_disabled\nown5,https://example.com/5,,0\n": "polr",
 	} {
 		var got struct {
 			Format  string
@@ -276,10 +312,19 @@ func TestImportGuessesTheFormat(t *testing.T) {
 		wantProblem(t, r.as("ann", http.MethodPost, "/api/import?format=auto", body), 400, "file",
 			"format")
 	}
-	if w := r.as("ann", http.MethodPost, "/api/import?format=csv", "longUrl,alias"); !strings.Contains(
-		w.Body.String(), `"format":"csv"`) {
+	w := r.as("ann", http.MethodPost, "/api/import?format=csv", "longUrl,alias\n,a")
+	if !strings.Contains(w.Body.String(), `"format":"csv"`) {
 		t.Errorf("a format that was chosen: %s", w.Body)
 	}
+}
+
+// utf16Text returns a text in UTF-16, without a byte order mark.
+func utf16Text(text string) string {
+	var b []byte
+	for _, unit := range utf16.Encode([]rune(text)) {
+		b = binary.LittleEndian.AppendUint16(b, unit)
+	}
+	return string(b)
 }
 
 // next returns the target of a response's Link header.
@@ -483,4 +528,158 @@ func TestExportIsRefused(t *testing.T) {
 	}
 	r.fake.Fail(link.ErrUnavailable)
 	wantProblem(t, r.as("ann", http.MethodGet, "/api/export", ""), 503, "storage-unavailable", "")
+}
+
+// No import takes more than 20 MB beyond its body, whatever the body has.
+func TestImportTakesLittleMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
+	const size, record = 4 << 20, 1<<20 - 1000
+	// filled repeats a text up to a size. A # in it becomes the number of the repetition.
+	filled := func(size int, start, again, end string) string {
+		before, after, numbered := strings.Cut(again, "#")
+		b := append(make([]byte, 0, size), start...)
+		for i := 0; len(b)+len(again)+len(end)+8 < size; i++ {
+			if b = append(b, before...); numbered {
+				b = strconv.AppendInt(b, int64(i), 10)
+			}
+			b = append(b, after...)
+		}
+		return string(append(b, end...))
+	}
+	lines := func(start, again, end string) string {
+		return strings.Repeat(filled(record, start, again, end)+"\n", 4)
+	}
+	list := func(start, again, end string) string {
+		return "[" + strings.Repeat(filled(record, start, again, end)+",", 3) + "{}]"
+	}
+	rows := func(names string, most int, start, again, end string) string {
+		row := filled(most, start, again, end) + "\n"
+		return names + "\n" + strings.Repeat(row, (size-len(names)-1)/len(row))
+	}
+	const csv = "alias,longUrl,title,tags,forward"
+	const own, other = `{"longUrl":"https://e.example"`, `{"id":"b/a","long_url":"https://e.example"`
+	const kutt = `{"address":"a","target":"https://e.example"`
+	const sink = `{"slug":"a","url":"https://e.example"`
+	const dub, dubRow = "link,url,tags", "d/a,https://e.example,"
+	deep, deepList := strings.Repeat(`{"a":`, 9000)+"0"+strings.Repeat("}", 9000),
+		strings.Repeat("[", 9000)+strings.Repeat("]", 9000)
+	columns := strings.Repeat(",", 65_000)
+	records := func(start, again, end string) string {
+		return strings.Repeat(filled(4180, start, again, end), 1000)
+	}
+	for name, body := range map[string]string{
+		"ndjson of tiny lines":        filled(size, "", "{}\n", ""),
+		"ndjson of records":           records(own+`,"alias":"a","title":"`, "x", "\"}\n"),
+		"ndjson of tags":              records(own+`,"alias":"a","tags":[""`, `,"#"`, "]}\n"),
+		"ndjson of many tags":         lines(own+`,"tags":[""`, `,"#"`, `]}`),
+		"ndjson of empty tags":        lines(own+`,"tags":[""`, `,""`, `]}`),
+		"ndjson of what it forwards":  lines(own+`,"forward":[""`, `,""`, `]}`),
+		"ndjson of what is shared":    lines(own+`,"shared":[{}`, `,{}`, `]}`),
+		"ndjson of deletions":         lines(own+`,"deletedAtUtc":[[0]`, `,[0]`, `]}`),
+		"ndjson of unknown members":   lines(own, `,"#":0`, `}`),
+		"ndjson of unknown objects":   lines(own+`,"x":{"":0`, `,"#":0`, `}}`),
+		"ndjson of lists of objects":  lines(own+`,"x":[0`, `,{"#":0}`, `]}`),
+		"ndjson of numbers":           lines(own+`,"x":[0`, `,0`, `]}`),
+		"ndjson of deep objects":      lines(own+`,"shared":`, `{"a":`, ``),
+		"ndjson of deep lists":        lines(own+`,"x":`, `[`, ``),
+		"ndjson of less deep objects": lines(own+`,"shared":[`, deep+",", `0]}`),
+		"ndjson of lists in lists":    lines(own+`,"tags":[`, deepList+",", `0]}`),
+		"ndjson of middling records":  filled(size, "", filled(64<<10, own, `,"#":0`, "}\n"), ""),
+		"ndjson of long titles":       lines(own+`,"title":"`, `x`, `"}`),
+		"ndjson of long aliases":      lines(own+`,"alias":"`, `x`, `"}`),
+		"ndjson of long URLs":         lines(`{"alias":"a","longUrl":"https://e.example/`, `x`, `"}`),
+		"ndjson of long times":        lines(own+`,"expiresAtUtc":"`, `1`, `"}`),
+		"ndjson of long numbers":      lines(own+`,"clicks":1`, `1`, `}`),
+		"ndjson of long domains":      lines(own+`,"alias":"a","domain":"`, `ü`, `"}`),
+		"ndjson of labels":            lines(own+`,"alias":"a","domain":"`, `ü.`, `"}`),
+		"ndjson of long owners":       lines(own+`,"alias":"a","owner":"`, `ü`, `"}`),
+		"ndjson of long short URLs":   lines(own+`,"shortUrl":"`, `/`, `"}`),
+		"ndjson of hosts":             lines(`{"alias":"a","longUrl":"https://`, `ü.`, `"}`),
+		"ndjson of escapes":           lines(own+`,"title":"`, `\u0001`, `"}`),
+		"golink of brackets":          filled(size, "{", "[", ""),
+		"golink of unknown members":   lines(`{"Short":"a","Long":"https://e.example/"`, `,"#":0`, `}`),
+		"golink of long templates":    lines(`{"Short":"a","Long":"{{`, `x`, `"}`),
+
+		"kutt of entries":          filled(size, `[{}`, `,{}`, `]`),
+		"kutt of numbers":          filled(size, `[0`, `,0`, `]`),
+		"kutt of pages":            filled(size, `[{}]`, `[]`, ``),
+		"kutt of values":           filled(size, `[{}]`, ` 0`, ``),
+		"kutt of marks":            filled(size, `[{}]`, "\ufeff", ``),
+		"kutt of a page's members": filled(size, `{"data":[{}]`, `,"#":0`, `}`),
+		"kutt of an ignored list":  filled(size, `{"data":[{}],"x":[0`, `,{"#":0}`, `]}`),
+		"kutt of unknown members":  list(kutt, `,"#":0`, `}`),
+		"bitly of custom links":    list(other+`,"custom_bitlinks":["b/a"`, `,"b/#"`, `]}`),
+		"bitly of a few custom links": "[" + records(other+`,"custom_bitlinks":[""`,
+			`,"b/#"`, `]},`) + "{}]",
+		"bitly of tags":              list(other+`,"tags":[""`, `,"#"`, `]}`),
+		"kutt of control characters": list(kutt+`,"description":"`, `x\u0001`, `"}`),
+		"sink of tags":               list(sink+`,"tags":[""`, `,"#"`, `]}`),
+		"sink of rules":              list(sink+`,"geo":{"":0`, `,"#":""`, `}}`),
+		"sink of brackets":           strings.Repeat("[", size),
+		"sink of a string":           `["` + strings.Repeat("x", size-2),
+		"csv of rows":                filled(size, csv+"\n", "a,b\n", ""),
+		"csv of blank rows":          filled(size, csv+"\n", "\n", ""),
+		"csv of empty cells":         filled(size, csv+"\n", ",,,,\n", ""),
+		"csv of columns":             rows("alias,longUrl"+columns, 65_050, "a,b", ",", ""),
+		"csv of names": filled(400_000, "alias,longUrl", ",#", "") +
+			strings.Repeat("\na,b", 900_000),
+		"csv of too many columns":    filled(size, csv+"\n", ",", ""),
+		"csv of tags":                rows(csv, 130_000, `a,b,,"`, "x,", `",`),
+		"csv of quoted tags":         rows(csv, 390_000, `a,b,,"`, `"""",`, `",`),
+		"csv of what it forwards":    rows(csv, 130_000, `a,b,,,"`, "x,", `"`),
+		"csv of forwards by spaces":  rows(csv, record, `a,b,,,"`, "x ", `"`),
+		"csv of quotes":              filled(size, csv+"\n", `"`, ""),
+		"csv of pairs of quotes":     rows(csv, record, `a,b,"`, `""`, `"`),
+		"csv of lines in a quote":    rows(csv, record, `a,b,"`, "\n", `"`),
+		"csv of quotes in text":      rows(csv, record, `a,b,x"`, "x", ``),
+		"csv of rows in a quote":     filled(size, csv+"\na,\"", "b,c\n", ""),
+		"csv in UTF-16":              "\xff\xfe" + utf16Text(filled(size/2-9, csv+"\n", "a,b\n", "")),
+		"csv in UTF-16 of long rows": "\xff\xfe" + utf16Text(filled(record, csv+"\na,b,", "x", "\n")),
+		"dub of tags":                rows(dub, 130_000, dubRow+`"`, "x,", `"`),
+		"dub of tags behind bars":    rows(dub, record, dubRow, "x|", ``),
+		"dub of control characters":  rows(dub+",title", record, dubRow+",", "x\x01", ""),
+		"dub of control in tags":     rows(dub, record, dubRow, "x\x01", ""),
+		"dub of tags in JSON":        rows(dub, 130_000, dubRow+`"[0`, ",0", `]"`),
+		"bitly of links in CSV":      rows("Link,Long URL,Custom Links", record, dubRow, "/b ", ``),
+		"auto of members":            filled(size, `{"":0`, `,"#":0`, `}`),
+		"auto of columns":            rows(columns+"alias,longUrl", 65_050, "", ",", "a,b"),
+	} {
+		if len(body) > size {
+			t.Fatalf("%s: %d bytes", name, len(body))
+		}
+		format, _, _ := strings.Cut(name, " ")
+		r := newRig(t)
+		r.imports("ann", "", "{}") // makes the key
+		runtime.GC()
+		before := heap()
+		most := before
+		done := make(chan *httptest.ResponseRecorder)
+		percent := debug.SetGCPercent(5)
+		go func() {
+			done <- r.as("ann", http.MethodPost, "/api/import?dryRun=true&format="+format, body)
+		}()
+		var w *httptest.ResponseRecorder
+		for w == nil {
+			select {
+			case w = <-done:
+			default:
+				most = max(most, heap())
+			}
+		}
+		debug.SetGCPercent(percent)
+		grown := int(most-before) - len(body)
+		t.Logf("%-30s %5.1f MB: %d %.80s", name, float64(grown)/1e6, w.Code, w.Body)
+		if grown > 20e6 || w.Code >= 500 {
+			t.Errorf("%s: %d, takes %d MB", name, w.Code, grown/1e6)
+		}
+	}
+}
+
+// heap returns the size of what the last collection of garbage found alive, in bytes.
+func heap() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"tiney/link"
+	"tiney/transfer"
 )
 
 // The subcommands themselves are tested in internal/e2e, over Azurite.
@@ -49,12 +52,14 @@ func TestUsage(t *testing.T) {
 			"This service has no such domain. It has: localhost:7071, go.example.\n"},
 		"no domain": {"import -domain https://go.example", emulator, exitUsage, "",
 			"This service has no such domain."},
-		"a domain": {"import -domain Go.Example.", nowhere, exitDone, "", "0 links were made"},
-		"the default domain": {"import -domain localhost:7071", nowhere, exitDone, "",
+		"a domain": {"import -domain Go.Example.", nowhere, exitFailed, "", "0 links were made"},
+		"the default domain": {"import -domain localhost:7071", nowhere, exitFailed, "",
 			"0 links were made"},
 		"a file that is none": {"import -format bitly", nowhere, exitFailed, "",
-			"cannot be read"},
-		"nothing to import":  {"import", nowhere, exitDone, "", "0 links were made"},
+			"The file is empty."},
+		"nothing to import": {"import", nowhere, exitFailed, "", "There is no link in this file"},
+		"nothing to guess by": {"import -format auto", nowhere, exitFailed, "",
+			"There is no link in this file"},
 		"an id that is none": {"keys revoke x", emulator, exitFailed, "", "no key has this id"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,6 +81,29 @@ func TestUsage(t *testing.T) {
 				t.Errorf("got %d, %q, %q", exit, &stdout, &stderr)
 			}
 		})
+	}
+}
+
+// A refusal names the line or the entry, and the alias as the file has it.
+func TestRefusal(t *testing.T) {
+	for want, test := range map[string]struct {
+		result transfer.Result
+		inFile link.Name
+	}{
+		"line 7: a: This alias is taken: ": {transfer.Result{Line: 7, Alias: "a",
+			Err: link.ErrAliasTaken}, "a"},
+		"entry 7: a@go.example: This alias is taken: ": {transfer.Result{Line: 7, Entry: true,
+			Alias: "a", Domain: "go.example", Err: link.ErrAliasTaken}, "a"},
+		`line 2: "a.b\n": This record cannot be read: x`: {transfer.Result{Line: 2,
+			Err: transfer.RecordError("x")}, "a.b\n"},
+		"entry 3: This record cannot be read: x": {transfer.Result{Line: 3, Entry: true,
+			Err: transfer.RecordError("x")}, ""},
+		`line 2: "` + strings.Repeat("ü", 80) + `": This record`: {transfer.Result{Line: 2,
+			Err: transfer.RecordError("x")}, link.Name(strings.Repeat("ü", 1<<20))},
+	} {
+		if got := refusal(test.result, test.inFile); !strings.HasPrefix(got, want) {
+			t.Errorf("got %.300q, want %q", got, want)
+		}
 	}
 }
 

@@ -152,7 +152,7 @@ func (im *importing) add(ctx context.Context, records []transfer.Record) error {
 				again, unavailable = append(again, records[i]), r.Err
 			case r.Err != nil:
 				im.refused++
-				im.progress.print("%s", refusal(r))
+				im.progress.print("%s", refusal(r, records[i].Link.Name))
 			case r.Created:
 				made++
 			default:
@@ -173,13 +173,19 @@ func (im *importing) add(ctx context.Context, records []transfer.Record) error {
 	})
 }
 
-// refusal says why a record was refused.
-func refusal(r transfer.Result) string {
-	name := ""
-	if r.Alias != "" {
-		name = string(r.Domain.Name(r.Alias)) + ": "
+// refusal says why a record was refused, which has this name in the file.
+func refusal(r transfer.Result, inFile link.Name) string {
+	where, name := "line", ""
+	if r.Entry {
+		where = "entry"
 	}
-	return fmt.Sprintf("line %d: %s%s", r.Line, name, functions.ImportProblem(r.Err))
+	switch {
+	case r.Alias != "":
+		name = string(r.Domain.Name(r.Alias)) + ": "
+	case inFile != "": // no alias can be so
+		name = fmt.Sprintf("%.80q: ", inFile)
+	}
+	return fmt.Sprintf("%s %d: %s%s", where, r.Line, name, functions.ImportProblem(r.Err))
 }
 
 // batch is a part of a file. The last one has io.EOF, or the error that ended the file.
@@ -203,7 +209,10 @@ func readBatches(ctx context.Context, in io.Reader, f transfer.Format) <-chan ba
 		var some []transfer.Record
 		for record, err := range transfer.Read(in, f) {
 			if err != nil {
-				send(batch{some, fmt.Errorf("the file cannot be read any further: %w", err)})
+				if !errors.As(err, new(transfer.FileError)) {
+					err = fmt.Errorf("the file cannot be read any further: %w", err)
+				}
+				send(batch{some, err})
 				return
 			}
 			if some = append(some, record); len(some) == importSize {

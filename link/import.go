@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// maxBefore is the largest number of clicks of an imported link. It leaves room for the clicks that
-// are counted here.
-const maxBefore = 1e15
+// maxBefore is the largest number of clicks of an imported link: the largest whole number up to which
+// every program reads every other one. It leaves room for the clicks that are counted here.
+const maxBefore = 1 << 53
 
 // firstDate is the first date that a link may have: lists sort by seconds since then.
 var firstDate = time.Unix(0, 0).UTC()

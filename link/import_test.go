@@ -36,14 +36,14 @@ func TestImport(t *testing.T) {
 			l.Owner, l.Title, l.Tags, l.StatusCode, l.Disabled = "idp.example|"+
 				strings.Repeat("s", 255), "ü", []string{"b", "a", "b"}, 308, true
 			l.CreatedAt, l.UpdatedAt, l.ExpiresAt = at(2001), at(2002), at(2999)
-			l.Before = link.Count{Clicks: 1e15, Bots: 1, LastAt: at(2003)}
+			l.Before = link.Count{Clicks: 1 << 53, Bots: 1, LastAt: at(2003)}
 		}, func(l *link.Link) {
 			l.Owner, l.Title, l.Tags, l.StatusCode, l.Disabled = "idp.example|"+
 				strings.Repeat("s", 255), "ü", []string{"b", "a"}, 308, true
 			l.CreatedAt, l.UpdatedAt, l.ExpiresAt = time.Date(2000, 12, 31, 23, 0, 0, 0, time.UTC),
 				time.Date(2001, 12, 31, 23, 0, 0, 0, time.UTC), time.Date(2998, 12, 31, 23, 0, 0, 0,
 					time.UTC)
-			l.Before = link.Count{Clicks: 1e15, Bots: 1, LastAt: time.Date(2002, 12, 31, 23, 0, 0,
+			l.Before = link.Count{Clicks: 1 << 53, Bots: 1, LastAt: time.Date(2002, 12, 31, 23, 0, 0,
 				0, time.UTC)}
 		}},
 		"ended long ago": {func(l *link.Link) {
@@ -103,7 +103,7 @@ func TestImport(t *testing.T) {
 		"an invalid owner":     {func(l *link.Link) { l.Owner = "\xff" }, link.FieldOwner},
 		"an invisible owner":   {func(l *link.Link) { l.Owner = "a\u200b" }, link.FieldOwner},
 		"negative clicks":      {func(l *link.Link) { l.Before.Clicks = -1 }, link.FieldClicks},
-		"too many bots":        {func(l *link.Link) { l.Before.Bots = 1e15 + 1 }, link.FieldClicks},
+		"too many bots":        {func(l *link.Link) { l.Before.Bots = 1<<53 + 1 }, link.FieldClicks},
 	} {
 		was := link.Link{Name: "one", LongURL: "https://example.com/"}
 		test.was(&was)

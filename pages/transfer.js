@@ -30,9 +30,9 @@ function records(text) {
   for (let i = 0; i <= text.length; i++) {
     const c = text[i];
     if (c === '"') quoted = quoted ? text[i + 1] === '"' && ++i > 0 : atStart;
-    if (!quoted && (c === "\n" || c === undefined)) {
+    if (c === undefined || !quoted && c === "\n") {
       const record = text.slice(start, i + 1);
-      if (record.trim()) all.push([begun, record.endsWith("\n") ? record : `${record}\n`]);
+      if (record.trim()) all.push([begun, record]); // without a line end, the last one may be cut
       start = i + 1;
       begun = line + 1;
     }
@@ -42,23 +42,54 @@ function records(text) {
   return all;
 }
 
+// decode returns the text of a file. A byte that is no text in its encoding is an error.
+function decode(bytes) {
+  const mark = (bytes[0] << 8) + bytes[1];
+  try {
+    return new TextDecoder({ 0xfffe: "utf-16le", 0xfeff: "utf-16be" }[mark] ?? "utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw new Error('It is no text in UTF-8. Save it as UTF-8, in Excel as "CSV UTF-8".');
+  }
+}
+
+// documents parses JSON texts that follow one another, such as the pages of an API.
+function documents(text) {
+  const all = [];
+  let [start, depth, quoted] = [0, 0, false];
+  for (let i = 0; i < text.length; i++) {
+    const c = text[i];
+    if (c === '"') quoted = !quoted;
+    else if (quoted) i += c === "\\" ? 1 : 0;
+    else if (c === "{" || c === "[") depth++;
+    else if ((c === "}" || c === "]") && --depth === 0) {
+      all.push(JSON.parse(text.slice(start, i + 1).trim()));
+      start = i + 1;
+    }
+  }
+  const rest = text.slice(start).trim();
+  return rest ? [...all, JSON.parse(rest)] : all;
+}
+
+const listOf = (page) => (Array.isArray(page) ? page : [page?.links, page?.data].find(Array.isArray));
+
 // split returns the parts of a file: texts that each can be imported alone, with what turns the number
 // of a line or an entry in it into that of the whole file, and how many records it has.
 function split(text) {
   const start = text.trimStart()[0];
   let head = "", all, line, join = (some) => some.join("");
   if (start === "[" || start === "{") {
-    const [firstLine] = text.trimStart().split("\n", 1);
-    let lines = start === "{";
-    try { JSON.parse(firstLine); } catch { lines = false; }
-    if (lines && !/^\s*\{"(links|data)":\s*\[/.test(firstLine)) {
+    let first;
+    try { first = JSON.parse(text.trimStart().split("\n", 1)[0]); } catch { /* it goes over several lines */ }
+    if (first && !listOf(first)) {
       all = text.split("\n").map((record, i) => [i + 1, `${record}\n`]).filter(([, record]) => record.trim());
     } else {
-      const document = JSON.parse(text);
-      const list = Array.isArray(document) ? document : document.links ?? document.data;
-      if (!Array.isArray(list)) throw new Error("The JSON has no list of links.");
-      const member = Array.isArray(document) ? null : "links" in document ? "links" : "data";
-      all = list.map((entry, i) => [i + 1, JSON.stringify(entry)]);
+      const pages = documents(text);
+      const lists = pages.map(listOf);
+      if (!lists.some(Boolean)) throw new Error("The JSON has no list of links.");
+      if (lists.includes(undefined)) throw new Error("A part has no list of links: perhaps an error was saved in place of a page. Export again.");
+      const page = pages.find((one) => !Array.isArray(one));
+      const member = page && (Array.isArray(page.links) ? "links" : "data");
+      all = lists.flat().map((entry, i) => [i + 1, JSON.stringify(entry)]);
       join = (some) => (member ? `{"${member}":[${some.join(",")}]}` : `[${some.join(",")}]`);
     }
     line = (firsts) => (n) => firsts[n - 1] ?? n;
@@ -70,7 +101,7 @@ function split(text) {
     line = (firsts, some) => (n) => {
       let at = headLines + 1; // the line of the part on which a record begins
       for (const [i, record] of some.entries()) {
-        const lines = record.split("\n").length - 1;
+        const lines = record.split("\n").length - (record.endsWith("\n") ? 1 : 0);
         if (n < at + lines) return firsts[i] + n - at;
         at += lines;
       }
@@ -152,7 +183,7 @@ async function run(dryRun) {
   byId("import-check").hidden = false;
   const done = results.length;
   const made = results.filter(({ status }) => status === 201).length;
-  says(`${count(done, "link")} ${verb}: ${number(made)} ${dryRun ? "would be made" : "made"}, ${number(done - made - failed())} there already, ${number(failed())} with a problem.`
+  says(!done && !stopped ? "" : `${count(done, "link")} ${verb}: ${number(made)} ${dryRun ? "would be made" : "made"}, ${number(done - made - failed())} there already, ${number(failed())} with a problem.`
     + (ends ? ` Left are the lines from ${number(ends.first)} to ${number(file.parts.at(-1).last)}.` : ""));
   show();
   return ends;
@@ -176,15 +207,20 @@ byId("import").addEventListener("submit", async (event) => {
   const wrong = byId("import-wrong");
   wrong.textContent = "";
   const [chosen] = byId("import-file").files;
-  const text = (byId("import-text").value.trim() ? byId("import-text").value : await chosen?.text() ?? "").replace(/^\ufeff/, "").replace(/\r\n?/g, "\n");
-  if (!text.trim()) {
+  const pasted = byId("import-text").value;
+  if (!pasted.trim() && !chosen) {
     wrong.textContent = "Choose a file, or paste its text.";
     return byId("import-file").focus();
   }
   try {
-    file = { parts: split(text), format: byId("import-format").value };
+    const text = pasted.trim() ? pasted : decode(new Uint8Array(await chosen.arrayBuffer()));
+    file = { parts: split(text.replace(/^\ufeff/, "").replace(/\r\n?/g, "\n")), format: byId("import-format").value };
   } catch (error) {
     wrong.textContent = `The file cannot be read: ${error.message}`;
+    return;
+  }
+  if (!file.parts.length) {
+    wrong.textContent = "There is no link in this file.";
     return;
   }
   const ended = await run(true);

@@ -262,7 +262,7 @@ func TestFaultsDuringCreateAreRetriedWithoutATrace(t *testing.T) {
 				}
 				l.Shared = true
 				again, created, err := r.open(nil).Create(ctx, r.want("https://example.com/",
-					time.Hour), "")
+					time.Minute), "")
 				if err != nil || created || !linkstest.Same(again, l) {
 					t.Errorf("again: %+v, created %t, %v, want %+v", again, created, err, l)
 				}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -37,7 +37,8 @@ const (
 	locked
 
 	domain
-	forward // names, separated by commas
+	forward  // names, separated by commas
+	password // what the link asks for
 
 	columns // how many there are
 )
@@ -55,7 +56,7 @@ type table struct {
 	bare []column
 	// skip is the alias of rows that are not links.
 	skip string
-	// null lists the texts that stand for no value.
+	// null lists the texts that stand for no title and no tags.
 	null []string
 }
 
@@ -74,7 +75,7 @@ var tables = map[Format]table{
 		domain: {"domain"},
 	}},
 	YOURLS: {
-		null: []string{"NULL"}, // phpMyAdmin's
+		null: []string{"NULL", `\N`}, // phpMyAdmin's, MySQL's
 		bare: []column{code, target, title, created, columns, visits},
 		names: [columns][]string{
 			target: {"url", "target"}, code: {"keyword", "source"},
@@ -100,6 +101,10 @@ var tables = map[Format]table{
 		target: {"url"}, code: {"rowkey"}, title: {"title"},
 		disabled: {"isarchived"}, visits: {"clicks"},
 	}},
+	Polr: {names: [columns][]string{
+		target: {"longurl"}, short: {"shorturl"}, created: {"createdat"},
+		disabled: {"isdisabled"}, visits: {"clicks"}, password: {"secretkey"},
+	}},
 }
 
 // header is the row of column names of a file.
@@ -111,23 +116,24 @@ type header struct {
 // name returns the name of a column in the file.
 func (h *header) name(c column) string { return h.fields[h.at[c]] }
 
-// normal returns a column name in lower case, without spaces, hyphens and underscores.
-func normal(name string) string {
-	return strings.Map(func(r rune) rune {
-		if strings.ContainsRune(" \u00a0_-", r) {
-			return -1
-		}
-		return r
-	}, strings.ToLower(name))
+// normal returns column names in lower case, without spaces, hyphens and underscores.
+func normal(fields []string) []string {
+	names := make([]string, len(fields))
+	for i, field := range fields {
+		names[i] = strings.Map(func(r rune) rune {
+			if strings.ContainsRune(" \u00a0_-", r) {
+				return -1
+			}
+			return r
+		}, strings.ToLower(field))
+	}
+	return names
 }
 
-// header parses a row as the header. Error: a FileError.
-func (t *table) header(fields []string, f Format) (*header, error) {
-	h := &header{fields: slices.Clone(fields)}
-	var names []string
-	for _, field := range fields {
-		names = append(names, normal(field))
-	}
+// header parses a row as the header. It keeps fields, and needs their normal names. Error: a
+// FileError.
+func (t *table) header(fields, names []string, f Format) (*header, error) {
+	h := &header{fields: fields}
 	for c := range columns {
 		h.at[c] = -1
 		for _, name := range t.names[c] {
@@ -182,11 +188,14 @@ func (t *table) bareHeader(fields []string) (*header, bool) {
 func (t *table) read(in io.Reader, start []byte, f Format, yield func(Record) bool) error {
 	rows := newRowReader(in, start)
 	var h *header
+	seen := false // a row besides the column names
 	for {
 		row, err := rows.next()
 		switch {
 		case err == io.EOF && h == nil:
 			return FileError("The file is empty. The first line must name the columns.")
+		case err == io.EOF && !seen:
+			return errNoLinks
 		case err == io.EOF:
 			return nil
 		case err != nil:
@@ -196,12 +205,14 @@ func (t *table) read(in io.Reader, start []byte, f Format, yield func(Record) bo
 		case h == nil && row.wrong != "":
 			return fileErrorf("Line %d must name the columns. %s", row.first, row.wrong)
 		case h == nil:
-			bare := false
-			if h, bare = t.bareHeader(row.fields); !bare {
-				if h, err = t.header(row.fields, f); err != nil {
+			if h, seen = t.bareHeader(row.fields); !seen {
+				names := normal(row.fields)
+				if h, err = t.header(slices.Clone(row.fields), names, f); err != nil {
 					return err
 				}
 			}
+		default:
+			seen = true
 		}
 		more := true
 		t.records(h, row, func(rec Record) {
@@ -234,9 +245,10 @@ func blank(fields []string) bool {
 // records makes the records of a row.
 func (t *table) records(h *header, row row, yield func(Record)) {
 	wrong := row.wrong
-	switch {
+	switch missing := len(h.fields) - len(row.fields); {
 	case wrong != "":
-	case len(row.fields) != len(h.fields): // also if the extra ones are empty: a title may be cut
+	case missing < 0, // also if what is too much is empty: a title may be cut
+		missing > 0 && (row.atEnd || row.last > row.first): // other rows may lack empty fields
 		wrong = uneven(row, len(h.fields))
 	case slices.Equal(row.fields, h.fields): // the header again, in concatenated files
 		return
@@ -258,18 +270,21 @@ func uneven(row row, should int) string {
 	case row.last > row.first:
 		hint = fmt.Sprintf("check the quote that ends in line %d", row.last)
 	case len(row.fields) < should:
-		hint = "check whether the line was cut"
+		hint = "check whether the file was cut, or end it with a line break"
 	}
 	return fmt.Sprintf("There are %d columns instead of %d: %s.", len(row.fields), should, hint)
 }
 
-// record makes the records of a row that has all columns.
+// record makes the records of a row.
 func (t *table) record(h *header, fields []string, yield func(Record)) {
-	text := func(c column) string {
-		if h.at[c] < 0 {
-			return ""
+	raw := func(c column) string {
+		if at := h.at[c]; 0 <= at && at < len(fields) {
+			return fields[at]
 		}
-		s := strings.Clone(fields[h.at[c]]) // otherwise it would keep the row in memory
+		return ""
+	}
+	text := func(c column) string {
+		s := strings.Clone(raw(c)) // otherwise it would keep the row in memory
 		switch {
 		case c >= title && slices.Contains(t.null, s): // an alias may be spelled so
 			return ""
@@ -284,42 +299,33 @@ func (t *table) record(h *header, fields []string, yield func(Record)) {
 		if h.at[c] < 0 {
 			return "", ""
 		}
-		if s = strings.TrimSpace(fields[h.at[c]]); slices.Contains(t.null, s) {
-			s = ""
-		}
-		return h.name(c), s
+		return h.name(c), strings.TrimSpace(raw(c))
 	}
 	b := builder{short: text(short), code: text(code), own: t.own}
 	if !t.own {
 		b.code = strings.Trim(b.code, "/")
-		b.custom = strings.Fields(strings.ReplaceAll(text(custom), ",", " "))
+		b.custom = split(text(custom))
 	}
 	if t.skip != "" && b.code == t.skip {
 		return
 	}
 	b.Link.LongURL, b.Link.Title, b.Link.Owner = text(target), text(title), text(owner)
 	b.Domain = strings.TrimSpace(text(domain))
-	b.forward(strings.FieldsFunc(text(forward),
-		func(r rune) bool { return r == ',' || r == ' ' }))
-	name, s := value(created)
-	b.time(&b.Link.CreatedAt, name, s)
-	name, s = value(expires)
-	b.time(&b.Link.ExpiresAt, name, s)
-	name, s = value(updated)
-	b.time(&b.Link.UpdatedAt, name, s)
-	name, s = value(last)
-	b.time(&b.Total.Last, name, s)
-	name, s = value(visits)
-	b.count(&b.Total.Clicks, name, s)
-	name, s = value(bots)
-	b.count(&b.Total.Bots, name, s)
-	if name, s = value(status); s != "" {
-		var err error
-		if b.Link.StatusCode, err = strconv.Atoi(s); err != nil {
+	b.protected(!nothing(text(password)))
+	b.forward(split(text(forward)))
+	b.date(&b.Link.CreatedAt, raw(created))
+	b.end(value(expires))
+	b.date(&b.Link.UpdatedAt, raw(updated))
+	b.date(&b.Total.Last, raw(last))
+	b.Total.Clicks, _ = parseWhole(raw(visits))
+	b.Total.Bots, _ = parseWhole(raw(bots))
+	if name, s := value(status); !nothing(s) {
+		n, ok := parseWhole(s)
+		if b.Link.StatusCode = int(n); !ok {
 			b.fail("%s is %s; it must be 301, 302, 307 or 308.", quoted(name), quoted(s))
 		}
 	}
-	name, s = value(disabled)
+	name, s := value(disabled)
 	b.bool(&b.Link.Disabled, name, s)
 	name, s = value(locked)
 	b.bool(&b.Link.Locked, name, s)
@@ -335,10 +341,22 @@ func (t *table) record(h *header, fields []string, yield func(Record)) {
 	b.yield(t.names[target][0], yield)
 }
 
+// split returns the first maxFew texts of a list that is separated by commas or spaces.
+func split(s string) (all []string) {
+	for text := range strings.FieldsFuncSeq(s, func(r rune) bool {
+		return r == ',' || unicode.IsSpace(r)
+	}) {
+		if all = append(all, text); len(all) == maxFew {
+			break
+		}
+	}
+	return all
+}
+
 // looseTags splits the tags of other programs. They are a list in JSON, or separated by commas, or
-// by bars if there are no commas.
+// by bars if there are no commas. It returns the first maxFew.
 func looseTags(s string) (all []string) {
-	var list []string
+	var list few
 	if strings.HasPrefix(s, "[") && json.Unmarshal([]byte(s), &list) == nil {
 		return list
 	}
@@ -349,6 +367,9 @@ func looseTags(s string) (all []string) {
 	for tag := range strings.SplitSeq(s, separator) {
 		if tag = strings.TrimSpace(tag); tag != "" {
 			all = append(all, tag)
+		}
+		if len(all) == maxFew {
+			break
 		}
 	}
 	return all

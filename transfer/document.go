@@ -1,9 +1,10 @@
 package transfer
 
 import (
+	"bufio"
+	"cmp"
 	"errors"
 	"io"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -21,6 +22,7 @@ type document struct {
 var documents = map[Format]document{
 	Kutt:  {"data", decodeKutt},
 	Bitly: {"links", decodeBitly},
+	Sink:  {"links", decodeSink},
 }
 
 // bounded reads from r. It fails if the decoder has returned no token or value for maxRecord bytes.
@@ -47,18 +49,23 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// newDecoder returns a decoder that splits a document. Errors within an entry are found later, when
+// the entry is decoded.
+func newDecoder(r io.Reader) *jsontext.Decoder {
+	return jsontext.NewDecoder(r, jsontext.AllowDuplicateNames(true),
+		jsontext.AllowInvalidUTF8(true))
+}
+
 // read reads the entries of a file. The Line of a record is the number of its entry, from 1.
 func (d document) read(r io.Reader, f Format, yield func(Record) bool) error {
-	in := &bounded{r: r}
-	// Errors within an entry are found later, when the entry is decoded.
-	in.decoder = jsontext.NewDecoder(in,
-		jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	in := &bounded{r: &lineFeeds{in: bufio.NewReader(r), isJSON: true}}
+	in.decoder = newDecoder(in)
 	entries, lists, without := 0, 0, 0
 	err := d.walk(in.decoder, &lists, &without, func(data []byte) bool {
 		entries++
 		more := true
 		decodeObject(d.decode, data, func(rec Record) {
-			rec.Line = entries
+			rec.Line, rec.Entry = entries, true
 			more = more && yield(rec)
 		})
 		return more
@@ -82,6 +89,8 @@ func (d document) read(r io.Reader, f Format, yield func(Record) bool) error {
 		return fileErrorf("An object after or between the lists of links has none: perhaps an "+
 			"error was saved in place of a page. Export again; the format %s has the list as the "+
 			"member %q.", f, d.member)
+	case entries == 0:
+		return errNoLinks
 	}
 	return nil
 }
@@ -152,16 +161,17 @@ func (d document) walk(
 	}
 }
 
-// flag is a boolean from a program whose database may have no booleans. null, "" and the texts that
-// parseBool takes for false are false. Any other value is true.
+// flag is a boolean from a program whose database may have no booleans. What stands for no value
+// and the texts that parseBool takes for false are false. Any other value is true.
 type flag bool
 
-// UnmarshalJSON decodes the value.
-func (f *flag) UnmarshalJSON(data []byte) error {
-	text := strings.Trim(string(data), `"`)
-	is, ok := parseBool(text)
-	*f = flag(is || !ok && text != "" && text != "null")
-	return nil
+// UnmarshalJSONFrom decodes the value.
+func (f *flag) UnmarshalJSONFrom(in *jsontext.Decoder) error {
+	var text scalar
+	err := text.UnmarshalJSONFrom(in)
+	is, ok := parseBool(string(text))
+	*f = flag(is || !ok && !nothing(string(text)))
+	return err
 }
 
 func decodeKutt(data []byte, yield func(Record)) {
@@ -171,9 +181,9 @@ func decodeKutt(data []byte, yield func(Record)) {
 		Domain      string `json:"domain"`
 		Target      string `json:"target"`
 		Description string `json:"description"`
-		ExpireIn    string `json:"expire_in"`
-		CreatedAt   string `json:"created_at"`
-		VisitCount  int64  `json:"visit_count"`
+		ExpireIn    scalar `json:"expire_in"`
+		CreatedAt   scalar `json:"created_at"`
+		VisitCount  tally  `json:"visit_count"`
 		Banned      flag   `json:"banned"`
 		Password    flag   `json:"password"`
 	}
@@ -184,37 +194,55 @@ func decodeKutt(data []byte, yield func(Record)) {
 	b := builder{code: v.Address, short: v.Link, Record: Record{
 		Link:   link.Link{LongURL: v.Target, Title: v.Description, Disabled: bool(v.Banned)},
 		Domain: v.Domain,
-		Total:  clicks.Total{Clicks: v.VisitCount},
+		Total:  clicks.Total{Clicks: int64(v.VisitCount)},
 	}}
-	if v.Password {
-		b.fail("The link asks for a password, which no link can here: it would lead everybody to " +
-			"its target. Take the password away, or leave it out.")
-	}
-	b.time(&b.Link.CreatedAt, "created_at", v.CreatedAt)
-	b.time(&b.Link.ExpiresAt, "expire_in", v.ExpireIn)
+	b.protected(bool(v.Password))
+	b.date(&b.Link.CreatedAt, string(v.CreatedAt))
+	b.end("expire_in", string(v.ExpireIn))
 	b.yield("target", yield)
 }
 
 func decodeBitly(data []byte, yield func(Record)) {
 	var v struct {
-		ID             string   `json:"id"`
-		Link           string   `json:"link"`
-		LongURL        string   `json:"long_url"`
-		Title          string   `json:"title"`
-		CreatedAt      string   `json:"created_at"`
-		Archived       flag     `json:"archived"`
-		CustomBitlinks []string `json:"custom_bitlinks"`
-		Tags           []string `json:"tags"`
+		ID             string `json:"id"`
+		Link           string `json:"link"`
+		LongURL        string `json:"long_url"`
+		Title          string `json:"title"`
+		CreatedAt      scalar `json:"created_at"`
+		Archived       flag   `json:"archived"`
+		CustomBitlinks few    `json:"custom_bitlinks"`
+		Tags           few    `json:"tags"`
 	}
 	if err := unmarshal(data, &v); err != nil {
 		yield(Record{Err: RecordError(jsonWrong(err))})
 		return
 	}
-	b := builder{short: v.ID, custom: v.CustomBitlinks, Record: Record{Link: link.Link{
-		LongURL: v.LongURL, Title: v.Title, Tags: v.Tags, Disabled: bool(v.Archived)}}}
-	if b.short == "" {
-		b.short = v.Link
-	}
-	b.time(&b.Link.CreatedAt, "created_at", v.CreatedAt)
+	b := builder{short: cmp.Or(v.ID, v.Link), custom: v.CustomBitlinks,
+		Record: Record{Link: link.Link{
+			LongURL: v.LongURL, Title: v.Title, Tags: v.Tags, Disabled: bool(v.Archived)}}}
+	b.date(&b.Link.CreatedAt, string(v.CreatedAt))
 	b.yield("long_url", yield)
+}
+
+func decodeSink(data []byte, yield func(Record)) {
+	var v struct {
+		Slug       string `json:"slug"`
+		URL        string `json:"url"`
+		Title      string `json:"title"` // of the preview
+		Comment    string `json:"comment"`
+		Tags       few    `json:"tags"`
+		CreatedAt  scalar `json:"createdAt"`
+		Expiration scalar `json:"expiration"`
+		Password   flag   `json:"password"`
+	}
+	if err := unmarshal(data, &v); err != nil {
+		yield(Record{Err: RecordError(jsonWrong(err))})
+		return
+	}
+	b := builder{code: v.Slug, Record: Record{Link: link.Link{
+		LongURL: v.URL, Title: cmp.Or(v.Comment, v.Title), Tags: v.Tags}}}
+	b.protected(bool(v.Password))
+	b.date(&b.Link.CreatedAt, string(v.CreatedAt))
+	b.end("expiration", string(v.Expiration))
+	b.yield("url", yield)
 }

@@ -3,14 +3,16 @@ package transfer
 import (
 	"bytes"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Guess returns the format that the start of a file is of, and a reader of the whole file. It goes by
-// the names of columns and members. Of several formats that have them all it returns the one that
-// knows most of them. An empty file is NDJSON. Errors: a FileError, or the error of r.
+// Guess returns the format that the start of a file is of, and a reader of the whole file. It goes
+// by the names of columns and members. Of several formats that have them all it returns the one
+// that knows most of them, and that has them as its first names. An empty file is NDJSON. Errors: a
+// FileError, or the error of r.
 func Guess(r io.Reader) (Format, io.Reader, error) {
 	in, start, err := open(r)
 	if err != nil {
@@ -21,7 +23,7 @@ func Guess(r io.Reader) (Format, io.Reader, error) {
 	case len(start) == 0:
 		f = NDJSON
 	case start[0] == '{', start[0] == '[':
-		f = guessJSON(start)
+		f = guessJSON(newDecoder(bytes.NewReader(start)))
 	default:
 		f = guessTable(start)
 	}
@@ -48,18 +50,20 @@ func guessTable(start []byte) (best Format) {
 		if blank(row.fields) {
 			continue
 		}
+		names := normal(row.fields)
 		for _, f := range Formats {
 			t := tables[f] // of a format in JSON: one that no row is of
-			h, bare := t.bareHeader(row.fields)
-			if !bare {
-				if h, err = t.header(row.fields, f); err != nil {
-					continue
-				}
+			if _, bare := t.bareHeader(row.fields); bare {
+				return f
+			}
+			h, err := t.header(row.fields, names, f)
+			if err != nil {
+				continue
 			}
 			known := 0
-			for _, at := range h.at {
+			for c, at := range h.at {
 				if at >= 0 {
-					known++
+					known += 10 - slices.Index(t.names[c], names[at])
 				}
 			}
 			if known > most {
@@ -71,12 +75,12 @@ func guessTable(start []byte) (best Format) {
 }
 
 // marks are members that only the JSON of one format has.
-var marks = map[string]Format{"longUrl": NDJSON, "Long": Golink, "target": Kutt, "long_url": Bitly}
+var marks = map[string]Format{"longUrl": NDJSON, "Long": Golink, "target": Kutt, "long_url": Bitly,
+	"slug": Sink}
 
-// guessJSON returns the format of a JSON file by the members of its first object, or "".
-func guessJSON(start []byte) Format {
-	in := jsontext.NewDecoder(bytes.NewReader(start), jsontext.AllowDuplicateNames(true),
-		jsontext.AllowInvalidUTF8(true))
+// guessJSON returns the format of a JSON file by the members of its first object, or of the first
+// one in its list. It returns "" if these tell nothing.
+func guessJSON(in *jsontext.Decoder) Format {
 	list := in.PeekKind() == '['
 	if list {
 		_, _ = in.ReadToken()
@@ -95,9 +99,12 @@ func guessJSON(start []byte) Format {
 		if _, lines := objects[f]; ok && list != lines {
 			return f
 		}
-		for f, d := range documents {
-			if !list && name == d.member && in.PeekKind() == '[' {
-				return f
+		if !list && in.PeekKind() == '[' {
+			if all := having(name); len(all) > 0 {
+				if f := guessJSON(in); slices.Contains(all, f) {
+					return f
+				}
+				return all[0]
 			}
 		}
 		if in.SkipValue() != nil {
@@ -105,4 +112,14 @@ func guessJSON(start []byte) Format {
 		}
 	}
 	return ""
+}
+
+// having returns the formats whose list of links is the member of this name.
+func having(name string) (all []Format) {
+	for _, f := range Formats {
+		if d, ok := documents[f]; ok && d.member == name {
+			all = append(all, f)
+		}
+	}
+	return all
 }

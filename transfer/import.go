@@ -41,6 +41,7 @@ type Import struct {
 // Result is the outcome of one record.
 type Result struct {
 	Line    int
+	Entry   bool        // as in Record
 	Alias   link.Alias  // "" if the record has none, or one that is not valid
 	Domain  link.Domain // "" also if the record has one that is not valid
 	Created bool        // the link was made; if not, it existed or Err says why not
@@ -56,7 +57,7 @@ func (im *Import) Add(ctx context.Context, records []Record, now time.Time) []Re
 	var pending []*Result // the results of links
 	for i, record := range records {
 		result := &results[i]
-		result.Line = record.Line
+		result.Line, result.Entry = record.Line, record.Entry
 		result.Alias, _ = link.ParseAlias(string(record.Link.Name))
 		d, err := im.domain(record)
 		result.Domain = d

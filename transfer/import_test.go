@@ -43,7 +43,7 @@ func TestImport(t *testing.T) {
 		"one,https://example.com/1,7\n" +
 		"one,https://example.com/1,\n" +
 		"one,https://example.com/2,\n" +
-		"cut,https://exa\n" +
+		"cut,https://example.com/,,\n" +
 		"a.b,https://example.com/,\n" +
 		"two,javascript:alert(1),\n" +
 		",https://example.com/,\n"
@@ -229,7 +229,7 @@ func TestImportForwards(t *testing.T) {
 		"g,https://example.com/g,\n"+
 		"h,mailto:ann@example.com,query\n")...)
 	got = append(got, foundOf(t, store, "a", "b", "e", "f", "g")...)
-	want := []string{"1 a created", "2 b created", "3  damaged", "4 d invalid 0",
+	want := []string{"1 a created", "2 b created", "3 c damaged", "4 d invalid 0",
 		"2 e created", "3 f created", "4 g created", "5 h invalid 11",
 		"a: HTTPS://example.com/a as a query,path", "b: mailto:ann@example.com as b ",
 		"e: e as e query,path", "f: f as f query", "g: g as g "}

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -37,11 +38,14 @@ func (o objectLines) read(in io.Reader, start []byte, f Format, yield func(Recor
 	for begin := true; ; {
 		line, number, err := lines.next()
 		switch {
+		case err == io.EOF && begin:
+			return errNoLinks
 		case err == io.EOF:
 			return nil
 		case err != nil:
 			return err
 		case line == nil:
+			begin = false
 			if !yield(Record{Line: number, Err: RecordError(tooLong)}) {
 				return nil
 			}
@@ -80,28 +84,29 @@ func decodeObject(decode decoder, data []byte, yield func(Record)) {
 const tooLong = "The line is longer than 1 MiB and was skipped: " +
 	"check whether its end or a quote is missing."
 
-const notUTF8 = "The text is not valid UTF-8. Save the file as UTF-8."
+const notUTF8 = "The text is not UTF-8. Save the file as UTF-8, in Excel as \"CSV UTF-8\", " +
+	"and import it again."
 
 // linkJSON is a link in our own JSON, with the members of the API.
 type linkJSON struct {
 	Alias      link.Alias `json:"alias"`
 	ShortURL   string     `json:"shortUrl"`
 	LongURL    string     `json:"longUrl"`
-	CreatedAt  nullable   `json:"createdAtUtc"`
-	ExpiresAt  nullable   `json:"expiresAtUtc"`
-	UpdatedAt  nullable   `json:"updatedAtUtc"`
-	StatusCode int        `json:"statusCode"`
+	CreatedAt  scalar     `json:"createdAtUtc"`
+	ExpiresAt  scalar     `json:"expiresAtUtc"`
+	UpdatedAt  scalar     `json:"updatedAtUtc"`
+	StatusCode statusCode `json:"statusCode"`
 	Disabled   bool       `json:"disabled"`
-	Shared     any        `json:"shared"`       // written only
-	DeletedAt  any        `json:"deletedAtUtc"` // written only
+	Shared     unread     `json:"shared"`
+	DeletedAt  unread     `json:"deletedAtUtc"`
 	Title      nullable   `json:"title"`
-	Tags       []string   `json:"tags"`
+	Tags       few        `json:"tags"`
 	Owner      nullable   `json:"owner"`
-	Clicks     int64      `json:"clicks"`
-	Bots       int64      `json:"bots"`
-	LastAt     nullable   `json:"lastClickAtUtc"`
+	Clicks     tally      `json:"clicks"`
+	Bots       tally      `json:"bots"`
+	LastAt     scalar     `json:"lastClickAtUtc"`
 	Domain     nullable   `json:"domain"`
-	Forward    []string   `json:"forward"`
+	Forward    few        `json:"forward"`
 	Locked     bool       `json:"locked"`
 }
 
@@ -116,16 +121,117 @@ func (n nullable) MarshalJSONTo(out *jsontext.Encoder) error {
 	return out.WriteToken(jsontext.String(string(n)))
 }
 
+// scalar is a text that JSON has as null if it is empty, and that other programs may write as a
+// number or a boolean. A list or an object is "[" or "{", which nothing can be read from.
+type scalar string
+
+// MarshalJSONTo encodes the text.
+func (s scalar) MarshalJSONTo(out *jsontext.Encoder) error {
+	return nullable(s).MarshalJSONTo(out)
+}
+
+// UnmarshalJSONFrom decodes the value.
+func (s *scalar) UnmarshalJSONFrom(in *jsontext.Decoder) error {
+	switch kind := in.PeekKind(); kind {
+	case '[', '{':
+		*s = scalar(kind.String())
+		return in.SkipValue()
+	case 'n':
+		*s = ""
+		return in.SkipValue()
+	}
+	token, err := in.ReadToken()
+	*s = scalar(token.String())
+	return err
+}
+
+// tally is a number of clicks. What cannot be read is zero.
+type tally int64
+
+// UnmarshalJSONFrom decodes the number.
+func (n *tally) UnmarshalJSONFrom(in *jsontext.Decoder) error {
+	var text scalar
+	err := text.UnmarshalJSONFrom(in)
+	whole, _ := parseWhole(string(text))
+	*n = tally(whole)
+	return err
+}
+
+// statusCode is a status code, or zero for none.
+type statusCode int
+
+// UnmarshalJSONFrom decodes the number.
+func (c *statusCode) UnmarshalJSONFrom(in *jsontext.Decoder) error {
+	var text scalar
+	if err := text.UnmarshalJSONFrom(in); err != nil {
+		return err
+	}
+	n, ok := parseWhole(string(text))
+	if *c = statusCode(n); !ok && !nothing(string(text)) {
+		return errKind
+	}
+	return nil
+}
+
+// errKind: the value is not of the kind that the member has.
+var errKind = errors.New("a value of another kind")
+
+// maxFew is how many texts of a list are kept: one more than any list may have.
+const maxFew = maxCustom + 1
+
+// few are the first maxFew texts of a list.
+type few []string
+
+// UnmarshalJSONFrom decodes the list.
+func (f *few) UnmarshalJSONFrom(in *jsontext.Decoder) error {
+	*f = nil
+	switch in.PeekKind() {
+	case 'n':
+		return in.SkipValue()
+	case '[':
+	default:
+		return cmp.Or(in.SkipValue(), errKind)
+	}
+	_, err := in.ReadToken()
+	for err == nil && in.PeekKind() != ']' {
+		if len(*f) == maxFew {
+			err = in.SkipValue()
+			continue
+		}
+		var text string
+		err = json.UnmarshalDecode(in, &text)
+		*f = append(*f, text)
+	}
+	if err == nil {
+		_, err = in.ReadToken()
+	}
+	return err
+}
+
+// unread is the value of a member that is written, and never read.
+type unread struct{ value any }
+
+// MarshalJSONTo encodes the value.
+func (u unread) MarshalJSONTo(out *jsontext.Encoder) error {
+	return json.MarshalEncode(out, u.value)
+}
+
+// UnmarshalJSONFrom skips the value.
+func (unread) UnmarshalJSONFrom(in *jsontext.Decoder) error { return in.SkipValue() }
+
 func decodeRow(data []byte, yield func(Record)) {
 	var v linkJSON
-	if err := json.Unmarshal(data, &v, json.MatchCaseInsensitiveNames(true)); err != nil {
+	// To find names that are there twice, a decoder keeps all. Long lines, which have thousands of
+	// members of others, may have them twice.
+	if err := json.Unmarshal(data, &v, json.MatchCaseInsensitiveNames(true),
+		jsontext.AllowDuplicateNames(len(data) > startSize)); err != nil {
 		yield(Record{Err: RecordError(jsonWrong(err))})
 		return
 	}
 	b := builder{code: string(v.Alias), short: v.ShortURL, own: true, Record: Record{
 		Link: link.Link{
 			LongURL:    v.LongURL,
-			StatusCode: v.StatusCode,
+			StatusCode: int(v.StatusCode),
 			Disabled:   v.Disabled,
 			Locked:     v.Locked,
 			Title:      string(v.Title),
@@ -133,13 +239,13 @@ func decodeRow(data []byte, yield func(Record)) {
 			Owner:      string(v.Owner),
 		},
 		Domain: string(v.Domain),
-		Total:  clicks.Total{Clicks: v.Clicks, Bots: v.Bots},
+		Total:  clicks.Total{Clicks: int64(v.Clicks), Bots: int64(v.Bots)},
 	}}
 	b.forward(v.Forward)
-	b.time(&b.Link.CreatedAt, "createdAtUtc", string(v.CreatedAt))
-	b.time(&b.Link.ExpiresAt, "expiresAtUtc", string(v.ExpiresAt))
-	b.time(&b.Link.UpdatedAt, "updatedAtUtc", string(v.UpdatedAt))
-	b.time(&b.Total.Last, "lastClickAtUtc", string(v.LastAt))
+	b.date(&b.Link.CreatedAt, string(v.CreatedAt))
+	b.end("expiresAtUtc", string(v.ExpiresAt))
+	b.date(&b.Link.UpdatedAt, string(v.UpdatedAt))
+	b.date(&b.Total.Last, string(v.LastAt))
 	b.yield("longUrl", yield)
 }
 
@@ -151,7 +257,8 @@ func unmarshal(data []byte, v any) error {
 
 func decodeGolink(data []byte, yield func(Record)) {
 	var v struct {
-		Short, Long, Created string
+		Short, Long string
+		Created     scalar
 	}
 	if err := unmarshal(data, &v); err != nil {
 		yield(Record{Err: RecordError(jsonWrong(err))})
@@ -162,11 +269,15 @@ func decodeGolink(data []byte, yield func(Record)) {
 	if b.Link.CanForward() {
 		b.Link.Forward = link.ForwardQuery | link.ForwardPath
 	}
-	if strings.Contains(v.Long, "{{") {
+	switch {
+	case strings.Contains(v.Long, "{{"):
 		b.fail("The target is a template, which no link can be here. " +
 			"Leave it out, or write the URL that it stands for.")
+	case strings.HasPrefix(v.Long, "/"):
+		b.fail("The target %s is a path, which golink takes for another of its links. "+
+			"Write the whole URL that it stands for.", quoted(v.Long))
 	}
-	b.time(&b.Link.CreatedAt, "Created", v.Created)
+	b.date(&b.Link.CreatedAt, string(v.Created))
 	b.yield("Long", yield)
 }
 

@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"testing/iotest"
 	"time"
 	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 
@@ -38,18 +40,18 @@ func TestParseFormat(t *testing.T) {
 	}
 }
 
+// utf16Text returns a text in UTF-16, without a byte order mark.
+func utf16Text(text string, order binary.AppendByteOrder) string {
+	var b []byte
+	for _, unit := range utf16.Encode([]rune(text)) {
+		b = order.AppendUint16(b, unit)
+	}
+	return string(b)
+}
+
 // A file that is not in the format has one error, which says so.
 func TestWrongFiles(t *testing.T) {
-	utf16File := func(bom string, order func(uint16) (byte, byte)) string {
-		b := []byte(bom)
-		for _, u := range utf16.Encode([]rune("alias,longUrl\na,https://example.com/ü\n")) {
-			x, y := order(u)
-			b = append(b, x, y)
-		}
-		return string(b)
-	}
-	little := func(u uint16) (byte, byte) { return byte(u), byte(u >> 8) }
-	big := func(u uint16) (byte, byte) { return byte(u >> 8), byte(u) }
+	const rows = "alias,longUrl\na,https://example.com/ü\n"
 	for _, test := range []struct{ name, file, says string }{
 		{"web page", "\n <!DOCTYPE html>\n<title>Sign in</title>", "web page"},
 		{"web page after a byte order mark", "\ufeff<html>", "web page"},
@@ -74,10 +76,10 @@ func TestWrongFiles(t *testing.T) {
 		{"a table's definition", "\n\nCREATE TABLE `yourls_url` (\n  `keyword` varchar(200)\n);\n",
 			"SQL"},
 		{"rows", "insert into yourls_url (keyword, url) values ('a', 'https://a.example');", "SQL"},
-		{"UTF-16, little-endian", utf16File("\xff\xfe", little), "UTF-8"},
-		{"UTF-16, big-endian", utf16File("\xfe\xff", big), "UTF-8"},
-		{"UTF-16 without a mark, little-endian", utf16File("", little), "UTF-8"},
-		{"UTF-16 without a mark, big-endian", utf16File("", big), "UTF-8"},
+		{"UTF-16 without a mark, little-endian", utf16Text(rows, binary.LittleEndian), "UTF-8"},
+		{"UTF-16 without a mark, big-endian", utf16Text(rows, binary.BigEndian), "UTF-8"},
+		{"UTF-32, little-endian", "\xff\xfe\x00\x00a\x00\x00\x00", "UTF-8"},
+		{"UTF-32, big-endian", "\x00\x00\xfe\xff\x00\x00\x00a", "UTF-8"},
 	} {
 		for _, f := range transfer.Formats {
 			wantFileError(t, test.name, f, test.file, test.says)
@@ -92,6 +94,13 @@ func TestWrongFiles(t *testing.T) {
 		{"empty", transfer.CSV, "", "empty"},
 		{"blank", transfer.Dub, "\r\n\r\n \n", "empty"},
 		{"only a byte order mark", transfer.CSV, "\ufeff", "empty"},
+		{"empty", transfer.NDJSON, "", "no link"},
+		{"blank", transfer.Golink, "\ufeff\r\n \n", "no link"},
+		{"names only", transfer.CSV, "alias,longUrl,title\n\n", "no link"},
+		{"names without an end", transfer.CSV, "alias,longUrl", "no link"},
+		{"an empty list", transfer.Bitly, `{"links":[]}`, "no link"},
+		{"empty lists", transfer.Kutt, `{"data":[]}{"data":[]}`, "no link"},
+		{"an empty list alone", transfer.Sink, `[]`, "no link"},
 		{"empty", transfer.Kutt, "", "no JSON"},
 		{"JSON", transfer.CSV, `{"alias":"a","longUrl":"https://example.com/"}`,
 			"Choose another format"},
@@ -146,11 +155,8 @@ func TestDamage(t *testing.T) {
 		file   string
 		want   string // the lines that are read, and what the errors of the other lines say
 	}{
-		{"names only", transfer.CSV, names, ""},
-		{"names without an end", transfer.CSV, "alias,longUrl", ""},
-		{"empty", transfer.NDJSON, "", ""},
-		{"empty", transfer.Golink, "\n", ""},
-		{"an empty list", transfer.Bitly, `{"links":[]}`, ""},
+		{"rows that are no links", transfer.AzURLShortener, "RowKey,Url\nKEY,\n", ""},
+		{"the names again, and no more", transfer.CSV, names + "\ufeff" + names, ""},
 		{"a list alone", transfer.Kutt, `[{"address":"a","target":"` + good + `"}]`, "1 a|"},
 		{"byte order mark", transfer.CSV, "\ufeff" + names + "a," + good + ",\n", "2 a|"},
 		{"byte order mark", transfer.NDJSON, "\ufeff" + `{"alias":"a","longUrl":"` + good + `"}`,
@@ -173,7 +179,7 @@ func TestDamage(t *testing.T) {
 			"\n\n ALIAS ;Long Url;T i t l e\na;" + good + ";x,y\n", "4 a|"},
 		{"spaces around names", transfer.CSV, "alias, longUrl\na," + good + "\n", "2 a|"},
 		{"a separator for spreadsheets", transfer.CSV,
-			"sep=,\n" + names + "a," + good + "\nb," + good + ",\n", "3 ! 2 columns|4 b|"},
+			"sep=,\n" + names + "a," + good + "\nb," + good + ",\n", "3 a|4 b|"},
 		{"another one, capitals", transfer.Dub,
 			"\ufeffSEP=;\r\nLink;URL\r\nd/a;" + good + "?a,b\r\n", "3 a|"},
 		{"one that a sheet has filled up, and again", transfer.CSV,
@@ -184,12 +190,35 @@ func TestDamage(t *testing.T) {
 		{"names that begin like SQL, others", transfer.CSV,
 			"Set name;Alias;Long URL\n;a;" + good + "\n", "2 a|"},
 		{"tabs", transfer.CSV, "alias\tlongUrl\na\t" + good + "a,b;c\n", "2 a|"},
-		{"missing columns", transfer.CSV, names + "a," + good + "\nb," + good + ",\n",
-			"2 ! 2 columns instead of 3: check whether the line was cut|3 b|"},
+		{"no empty cells at the end", transfer.CSV,
+			names + "a," + good + "\r\nb," + good + ",\nc\nd," + good + "\n",
+			"2 a|3 b|4 ! no longurl|5 d|"},
+		{"no empty cells at the end, a last line that may be cut", transfer.CSV,
+			names + "a," + good + "\nb," + good, "2 a|3 ! 2 columns instead of 3: check whether " +
+				"the file was cut, or end it with a line break|"},
+		{"no empty cells at the end, a last line that may be cut", transfer.YOURLS,
+			"keyword;url;title\r\na;" + good + "\r\nb;" + good + ";\r\nc", "2 a|3 b|4 ! cut|"},
+		{"a last line that has all cells", transfer.CSV, names + "a," + good + "\nb," + good + ",",
+			"2 a|3 b|"},
+		{"no empty cells at the end, and a line break", transfer.CSV,
+			names + "\"a\nb\"," + good + "\nc," + good + "\n", "2 ! the quote that ends in line 3|4 c|"},
 		{"too many columns", transfer.CSV, names + "a," + good + ",x, y\nb," + good + ",,\n",
 			"2 ! 4 columns instead of 3: put text|3 ! 4 columns|"},
 		{"a line that was cut", transfer.CSV, names + "a," + good + ",\nb,https://exa",
 			"2 a|3 ! 2 columns|"},
+		{"a mark where files were joined", transfer.CSV, "\ufeff" + names + "a," + good + ",\n" +
+			"\ufeff" + names + "b," + good + ",\ufeff\n\ufeff\ufeffc," + good + ",x\ufeff\n",
+			"2 a|4 b|5 c|"},
+		{"a mark before a quote", transfer.Dub, "\ufeff\"Short link\",\"URL\"\r\n\"d/a\",\"" + good +
+			"\"\r\n\ufeff\"Short link\",\"URL\"\r\n\ufeff\"d/b\",\"" + good + "\"\r\n", "2 a|4 b|"},
+		{"marks where files were joined", transfer.NDJSON, "\ufeff{\"alias\":\"a\",\"longUrl\":\"" +
+			good + "\"}\r\n\ufeff\ufeff{\"alias\":\"b\",\"longUrl\":\"" + good + "\"}\n\ufeff\n",
+			"1 a|2 b|"},
+		{"marks where files were joined", transfer.Kutt, "\ufeff{\"data\":[{\"address\":\"a\"," +
+			"\"target\":\"" + good + "\"}]}\ufeff{\"data\":[{\"address\":\"b\\\"\\\\\"," +
+			"\"target\":\"" + good + "\"}]}\r\n\ufeff [\ufeff{\"address\":\"c\",\"target\":\"" + good +
+			"\"}]\ufeff", "1 a|2 b\"\\|3 c|"},
+		{"a character without its mark", transfer.CSV, names + "\xef\xbb," + good + ",\n", "2 ! UTF-8|"},
 		{"a quote that never ends", transfer.CSV,
 			names + "a," + good + ",\"x\nb," + good + ",\nc," + good + ",\n",
 			"2 ! The quote that begins in line 2 never ends, or text follows its end: close it, " +
@@ -224,7 +253,7 @@ func TestDamage(t *testing.T) {
 			"[{\"address\":\"a\",\"target\":\"\xff\"},{\"address\":\"b\",\"target\":\"" + good +
 				"\"}]", "1 ! UTF-8|2 b|"},
 		{"NUL", transfer.CSV, names + "\x00\x00\x00\x00\x00\nb," + good + ",\n",
-			"2 ! 1 columns|3 b|"},
+			"2 ! no longurl|3 b|"},
 		{"NUL", transfer.NDJSON,
 			"{\"longUrl\":\"" + good +
 				"\"}\n\x00\x00\x00\n{\"longUrl\":\"\x00\"}\n{\"longUrl\":\"" + good + "\"}\n",
@@ -243,8 +272,8 @@ func TestDamage(t *testing.T) {
 		{"a short URL with more than a path", transfer.Bitly,
 			`{"links":[{"id":"http://bit.ly/a?b=/c#/d","long_url":"` + good + `"}]}`, "1 a|"},
 		{"a value that is long", transfer.CSV,
-			"longUrl,clicks\n" + good + "," + strings.Repeat("ü", 100) + "\n",
-			`2 ! "clicks" is "` + strings.Repeat("ü", 80) + `"…; it must be|`},
+			"longUrl,disabled\n" + good + "," + strings.Repeat("ü", 100) + "\n",
+			`2 ! "disabled" is "` + strings.Repeat("ü", 80) + `"…; it must be|`},
 		{"tags with text behind a quote", transfer.CSV,
 			"longUrl,tags\n" + good + ",\"\"\"a\"\"b\"\n", "2 ! The tags|"},
 		{"names that nothing can forward", transfer.CSV,
@@ -285,6 +314,250 @@ func TestDamage(t *testing.T) {
 				break // a caller may stop at any record
 			}
 		})
+	}
+}
+
+// A file in UTF-16 with a byte order mark is read as one in UTF-8, and what is no text in it costs
+// the record.
+func TestUTF16(t *testing.T) {
+	for _, sample := range samples(t) {
+		text := strings.TrimPrefix(sample.data, "\ufeff")
+		if !utf8.ValidString(text) {
+			continue // UTF-16 cannot have that
+		}
+		var want strings.Builder
+		for _, rec := range read(t, sample.format, text) {
+			want.WriteString(describe(rec))
+		}
+		for _, order := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {
+			data := utf16Text("\ufeff"+text, order)
+			f, rest, err := transfer.Guess(iotest.OneByteReader(strings.NewReader(data)))
+			if f != sample.format || err != nil {
+				t.Errorf("%s, %v: guessed %q, %v", sample.file, order, f, err)
+			}
+			for _, r := range []io.Reader{rest, strings.NewReader(data)} {
+				var got strings.Builder
+				for rec, err := range transfer.Read(r, sample.format) {
+					if err != nil {
+						t.Errorf("%s, %v: %v", sample.file, order, err)
+					}
+					got.WriteString(describe(rec))
+				}
+				if got.String() != want.String() {
+					t.Errorf("%s, %v: read\n%s, want\n%s", sample.file, order, &got, &want)
+				}
+			}
+		}
+	}
+	const good = ",https://example.com/,"
+	for title, want := range map[string]string{
+		"=\xd8=\x00,":  "", // half a pair, and another character
+		"\x00\xdc":     "", // the other half alone
+		"=\xd8=\xde":   "😽",
+		"\xfd\xff":     "\ufffd", // somebody else has put it there
+		"=\xd8=\xde\n": "",       // half a unit: the rest of the file is no text
+		"=\xd8":        "",
+	} {
+		file := "\xff\xfe" + utf16Text("alias,longUrl,title\na"+good, binary.LittleEndian) + title
+		var got []string
+		for rec, err := range transfer.Read(strings.NewReader(file), transfer.CSV) {
+			if err != nil {
+				t.Errorf("%q: %v", title, err)
+			}
+			if rec.Err != nil {
+				got = append(got, rec.Err.Error())
+			} else {
+				got = append(got, rec.Link.Title)
+			}
+		}
+		if len(got) != 1 || want != "" && got[0] != want ||
+			want == "" && !strings.HasPrefix(got[0], "The text is not UTF-8") {
+			t.Errorf("%q: got %q", title, got)
+		}
+	}
+}
+
+// Whole numbers are read as programs and spreadsheets write them. What is none costs the number.
+func TestWholeNumbers(t *testing.T) {
+	for want, texts := range map[int64][]string{
+		0: {"", "0", "-0", "0.0", "NaN", "nan", "NULL", `\N`, "-1", "-1,000", "1.5", "42.5", "1,5",
+			"1.234",
+			"0.333", "1,2345", "12,34,567", "1,23", "1,234.5", "1,234,56", "0x10", "1e-3", "1e300",
+			"Inf", "9007199254740993", "9,007,199,254,740,993", "18446744073709551617", "n/a", "many",
+			"12 clicks", "٤٢", "--1", "1 2", strings.Repeat("1", 200),
+			strings.Repeat("1", 100<<10), strings.Repeat("0", 100<<10)},
+		1:   {"1.000", "1.", "+1", " 1 "},
+		42:  {"42", "42.0", "42.00", "42,0", "42,00", "42.", "4.2e1", "4.2E+01", "0042", "42.000"},
+		100: {"100", "1e2", "100,00"},
+		1000: {"1000", "1,000", "1 000", "1\u00a0000", "1\u202f000", "1_000", "1'000", "1’000",
+			"1,000.0", "1e3"},
+		1234: {"1,234", "1 234", "1,234.00", "1'234.0", "1 234,0"},
+		1234567: {"1,234,567", "1.234.567", "1.234.567,0", "1 234 567", "1234567.0", "1.234567e6",
+			"1.234567E+06"},
+		1 << 53: {"9007199254740992", "9007199254740992.0", "9,007,199,254,740,992"},
+	} {
+		for _, text := range texts {
+			row, err := json.Marshal(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for format, file := range map[transfer.Format]string{
+				transfer.CSV: "longUrl,clicks,bots\nhttps://example.com/,\"" + text + "\",\"" +
+					text + "\"\n",
+				transfer.Dub: "link,url,clicks\nd/a,https://example.com/,\"" + text + "\"\n",
+				transfer.NDJSON: `{"longUrl":"https://example.com/","clicks":` + string(row) +
+					`,"bots":` + string(row) + `}`,
+				transfer.Kutt: `[{"address":"a","target":"https://example.com/","visit_count":` +
+					string(row) + `}]`,
+			} {
+				got := read(t, format, file)
+				bots := got[0].Total.Bots
+				if len(got) != 1 || got[0].Err != nil || got[0].Total.Clicks != want ||
+					format.Own() && bots != want || !format.Own() && bots != 0 {
+					t.Errorf("%s, %.40q: got %+v, want %d", format, text, got, want)
+				}
+			}
+		}
+	}
+	for value, want := range map[string]int64{"42": 42, "42.0": 42, "4.2e1": 42, "42.5": 0, "-1": 0,
+		"null": 0, "true": 0, "{}": 0, `[42]`: 0, "1.000": 1, "9007199254740993": 0,
+		"1" + strings.Repeat("0", 1000): 0} {
+		got := read(t, transfer.NDJSON, `{"longUrl":"https://example.com/","clicks":`+value+`}`)
+		if got[0].Err != nil || got[0].Total.Clicks != want {
+			t.Errorf("%s: got %+v, want %d", value, got, want)
+		}
+	}
+	// A status code is a whole number too, and what cannot be read decides something.
+	for code, want := range map[string]int{"301": 301, "302.0": 302, `"307"`: 307, "NaN": 0, "": 0,
+		"x":     -1,
+		"302.5": -1, "-301": -1} {
+		value := code
+		if code != "301" && code != "302.0" && code != "302.5" && code != "-301" && code != `"307"` {
+			value = `"` + code + `"`
+		}
+		for format, file := range map[transfer.Format]string{
+			transfer.CSV:    "longUrl,statusCode\nhttps://example.com/," + strings.Trim(code, `"`) + "\n",
+			transfer.NDJSON: `{"longUrl":"https://example.com/","statusCode":` + value + `}`,
+		} {
+			got := read(t, format, file)
+			if (got[0].Err != nil) != (want < 0) || got[0].Link.StatusCode != max(0, want) {
+				t.Errorf("%s, %s: got %+v, want %d", format, code, got, want)
+			}
+		}
+	}
+}
+
+// Times are read in every form that means one time. Where there is none, a date is lost, and an
+// end is an error.
+func TestTimes(t *testing.T) {
+	for want, texts := range map[string][]string{
+		"": {"", "NULL", "null", `\N`, "NaN", "NaT", "None", "undefined", "0000-00-00",
+			"0000-00-00 00:00:00",
+			"0000-00-00T00:00:00Z", "0001-01-01T00:00:00Z", "0001-01-01 00:00:00"},
+		"2023-02-10T14:41:33Z": {"2023-02-10T14:41:33Z", "2023-02-10 14:41:33", "2023-02-10T14:41:33",
+			"2023-02-10 15:41:33+01", "2023-02-10 15:41:33+0100", "2023-02-10 15:41:33+01:00",
+			"2023-02-10T15:41:33+01", "2023-02-10T15:41:33+0100", "2023-02-10 15:41:33 +0100",
+			"2023-02-10 15:41:33 +01:00", "2023-02-10 09:41:33-05", "2023-02-10 09:41:33 -0500",
+			"2023-02-10 14:41:33 UTC", "2023-02-10 14:41:33 GMT", "2023-02-10 14:41:33Z",
+			"2023-02-10 14:41:33 Z", "2023-02-10 14:41:33.123456", "2023-02-10 15:41:33.5+01",
+			"2023-02-10 14:41:33.123 UTC", "2023-02-10 14:41:33.123456789 +0000 UTC",
+			"Fri, 10 Feb 2023 14:41:33 GMT", "Fri, 10 Feb 2023 14:41:33 UTC",
+			"Fri, 10 Feb 2023 15:41:33 +0100", "10 Feb 2023 14:41:33 GMT", "10 Feb 2023 14:41:33",
+			"Fri Feb 10 2023 15:41:33 GMT+0100 (Central European Standard Time)",
+			"2023/02/10 14:41:33", "2023-2-10 14:41:33", "2023-02-10 2:41:33 PM",
+			"2023-02-10 02:41:33 PM", " 2023-02-10 14:41:33 ",
+			"1676040093", "1676040093.0", "1676040093.75", "1676040093123", "1676040093123.0",
+			"1676040093123456", "1676040093123456789"},
+		"2023-02-10T14:41:00Z": {"2023-02-10 14:41", "2023-02-10T14:41", "2023-02-10T14:41Z",
+			"2023-02-10 15:41+01", "2023-02-10 15:41 +0100", "2023/2/10 14:41", "2023-02-10 14:41 UTC"},
+		"2023-02-10T00:00:00Z": {"2023-02-10", "2023/02/10", "2023-2-10", "2023/2/10"},
+		"1973-03-03T09:46:40Z": {"100000000"},
+		"3000-01-01T00:00:00Z": {"32503680000", "3000-01-01"},
+		"none": {"01/02/2024", "1/2/2024", "31/12/2024", "2024-13-01", "2024-02-30", "31.12.2024",
+			"01-02-2024", "20240131", "20240131120000", "202401311200", "2024", "0", "1", "45322", "45322.5",
+			"1.7e9", "1.7E+09", "1676040093.1.2", "yesterday", "tomorrow", "infinity", "true", "12:00",
+			"Fri, 10 Feb 2023 14:41:33 EST", "2023-02-10 14:41:33 CET", "2023-02-10 25:00:00",
+			"2023-02-10 13:41:33 PM", "2023-02-10 14:41:33+99", "10000-01-01", "Sat", "-1676040093",
+			strings.Repeat("1", 100<<10), strings.Repeat("2023-02-10 ", 20)},
+	} {
+		for _, text := range texts {
+			row, err := json.Marshal(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			values := []string{string(row)}
+			if text != "" && strings.Trim(text, "0123456789.") == "" && len(text) < 20 &&
+				text[0] != '0' && strings.Count(text, ".") < 2 || text == "true" || text == "null" {
+				values = append(values, text)
+			}
+			files := map[string]transfer.Format{
+				"longUrl,createdAtUtc,expiresAtUtc,updatedAtUtc,lastClickAtUtc\nhttps://example.com/," +
+					strings.Repeat(",\""+text+"\"", 4)[1:] + "\n": transfer.CSV,
+				"link,url,createdAt,expiresAt\nd/a,https://example.com/,\"" + text + "\",\"" + text +
+					"\"\n": transfer.Dub,
+			}
+			for _, value := range values {
+				files[`{"longUrl":"https://example.com/","createdAtUtc":`+value+`,"expiresAtUtc":`+
+					value+`,"updatedAtUtc":`+value+`,"lastClickAtUtc":`+value+`}`] = transfer.NDJSON
+				files[`[{"slug":"a","url":"https://example.com/","createdAt":`+value+
+					`,"expiration":`+value+`}]`] = transfer.Sink
+			}
+			for file, format := range files {
+				got := read(t, format, file)
+				if want == "none" {
+					if len(got) != 1 || got[0].Err == nil ||
+						!strings.Contains(got[0].Err.Error(), "a time is written as") {
+						t.Errorf("%s, an end of %.40q: %.500v", format, text, got)
+					}
+					file = strings.NewReplacer("expiresAt", "x", "expiration", "x").Replace(file)
+					got = read(t, format, file)
+				}
+				l := got[0].Link
+				stamps := []time.Time{l.CreatedAt}
+				if want != "none" {
+					stamps = append(stamps, l.ExpiresAt)
+				}
+				if format.Own() {
+					stamps = append(stamps, l.UpdatedAt, got[0].Total.Last)
+				}
+				for _, at := range stamps {
+					is := ""
+					if !at.IsZero() {
+						is = at.Format(time.RFC3339)
+					}
+					if got[0].Err != nil || is != strings.TrimPrefix(want, "none") {
+						t.Errorf("%s, %.40q: got %q, %v, want %q", format, text, is, got[0].Err, want)
+					}
+				}
+			}
+		}
+	}
+	// Spreadsheets begin in 1900. No link of theirs was made then.
+	got := read(t, transfer.Dub, "link,url,createdAt\nd/a,https://example.com/,1900-01-00 00:00\n"+
+		"d/b,https://example.com/,1899-12-30\n")
+	if len(got) != 2 || got[0].Err != nil || got[1].Err != nil || !got[1].Link.CreatedAt.IsZero() {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// Polr and people write an alias where others have the short URL.
+func TestAliasAsShortURL(t *testing.T) {
+	for short, want := range map[string]string{"docs": "docs", "a-b_C": "a-b_C",
+		"https://s.example/docs": "docs", "s.example/docs": "docs", "/docs/": "docs",
+		"s.example/a/b?c#d": "a/b",
+		"s.example":         "",
+		"https://s.example": "", "localhost:7071": "", "": ""} {
+		for format, file := range map[transfer.Format]string{
+			transfer.Polr:   "short_url,long_url,secret_key\n" + short + ",https://example.com/,\n",
+			transfer.Shlink: "shortUrl,longUrl\n" + short + ",https://example.com/\n",
+			transfer.Bitly:  `[{"id":"` + short + `","long_url":"https://example.com/"}]`,
+		} {
+			got := read(t, format, file)
+			if len(got) != 1 || (got[0].Err != nil) != (want == "") ||
+				string(got[0].Link.Name) != want {
+				t.Errorf("%s, %q: got %+v, want %q", format, short, got, want)
+			}
+		}
 	}
 }
 
@@ -434,7 +707,7 @@ func TestMemory(t *testing.T) {
 		{"a line of 100 MB", transfer.NDJSON, endless(`{"title":"`, "x", size), 1, false},
 		{"a column's name of 100 MB", transfer.CSV, endless("", "x", size), 0, true},
 		{"blank lines before the names", transfer.CSV, endless("", "\r\n", part), 0, true},
-		{"blank lines", transfer.CSV, endless("alias,longUrl\n", "\r\n", part), 0, false},
+		{"blank lines", transfer.CSV, endless("alias,longUrl\n", "\r\n", part), 0, true},
 		{"100 MB of columns", transfer.CSV, endless("alias,longUrl,title\n", ",", size), 0, true},
 		{"100 MB of quotes", transfer.CSV, endless("alias,longUrl,title\n", "\"", size), 0, true},
 		{"rows", transfer.CSV, endless("alias,longUrl,title\n", row, part), 15_000, false},
@@ -520,17 +793,22 @@ func TestTime(t *testing.T) {
 			"damaged"},
 		{"CR after a long line", transfer.CSV,
 			filled("longUrl,tags\r"+strings.Repeat("x", 600<<10), "\r"), 1,
-			"1 columns instead of 2"},
+			""},
 		{"damaged lines that end with CR", transfer.CSV, filled("longUrl\r", "\"\"x\r"),
 			(size - 8) / 4, "text follows its end"},
-		{"blank lines", transfer.NDJSON, filled("", "\n"), 0, ""},
-		{"blank rows", transfer.CSV, filled("longUrl\n", "\n"), 0, ""},
+		{"blank lines", transfer.NDJSON, filled("{}", "\n"), 1, "no longUrl"},
+		{"blank rows", transfer.CSV, filled("longUrl\nx\n", "\n"), 1, ""},
 		{"custom links", transfer.Bitly, "[" + custom + "," + custom + "," + custom + "]", 3,
-			"120001 custom short URLs"},
+			"more than 100 custom short URLs"},
 		{"custom links", transfer.Bitly,
 			"Link,Destination URL,Custom Links\n" +
 				filled("b/a,https://example.com/,", "/b ")[:1<<20-100] + "\n", 1,
 			"custom short URLs"},
+		{"marks", transfer.CSV, filled("longUrl\nx\n", "\n\ufeff"), 1, ""},
+		{"marks", transfer.Kutt, filled(`[1]`, "\ufeff"), 1, "no JSON object"},
+		{"a list of one page each", transfer.Sink, filled("[1]", "[]\ufeff"), 1, "no JSON object"},
+		{"numbers", transfer.NDJSON,
+			`{"longUrl":"x","clicks":1` + strings.Repeat("0", 1<<20-100) + "}", 1, ""},
 		{"quotes", transfer.CSV, "longUrl,tags\n" + tags + tags + tags, 3, ""},
 	} {
 		t.Run(string(test.format)+"/"+test.name, func(t *testing.T) {
@@ -623,7 +901,7 @@ func TestCustomLinks(t *testing.T) {
 	for i := range 101 {
 		links = append(links, fmt.Sprintf("b/c%d", i/2))
 	}
-	for n, want := range map[int]string{100: "51 records", 101: "There are 101 custom"} {
+	for n, want := range map[int]string{100: "51 records", 101: "There are more than 100 custom"} {
 		records := read(t, transfer.Bitly, "Link,Destination URL,Custom Links\n"+
 			"b/a,https://example.com/,"+strings.Join(links[:n], " ")+"\n")
 		got := fmt.Sprintf("%d records", len(records))
@@ -658,8 +936,8 @@ func FuzzRead(f *testing.F) {
 				continue
 			case rec.Line < line || rec.Line == line && !shares || rec.Line > lines:
 				t.Fatalf("line %d after %d of %d", rec.Line, line, lines)
-			case rec.Err != nil && !reflect.DeepEqual(rec,
-				transfer.Record{Line: rec.Line, Err: rec.Err}):
+			case rec.Err != nil && !reflect.DeepEqual(rec, transfer.Record{Line: rec.Line,
+				Entry: rec.Entry, Link: link.Link{Name: rec.Link.Name}, Err: rec.Err}):
 				t.Fatalf("%+v", rec)
 			case rec.Err != nil && len(rec.Err.Error()) > 1000:
 				t.Fatalf("an error of %d bytes", len(rec.Err.Error()))

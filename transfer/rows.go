@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/csv"
 	"errors"
@@ -17,6 +18,7 @@ const maxSeparators = 1 << 16
 type row struct {
 	fields      []string // valid until the next row is read
 	first, last int      // lines
+	atEnd       bool     // the file ends without a line end behind the row
 	wrong       string   // why it has no fields, or ""
 }
 
@@ -37,7 +39,7 @@ type rowReader struct {
 }
 
 func newRowReader(r io.Reader, start []byte) *rowReader {
-	rows := &rowReader{in: &lineFeeds{r: r}, comma: separatorOf(start), line: 1}
+	rows := &rowReader{in: &lineFeeds{in: bufio.NewReader(r)}, comma: separatorOf(start), line: 1}
 	rows.csv = rows.parser(rows)
 	rows.csv.ReuseRecord = true
 	rows.lazy = rows.parser(&rows.again)
@@ -120,6 +122,7 @@ func (r *rowReader) next() (row, error) {
 	r.skipBlank()
 	next := row{fields: fields, first: r.line}
 	text := r.take(int(r.csv.InputOffset() - r.offset))
+	next.atEnd = !bytes.HasSuffix(text, []byte("\n"))
 	next.last = next.first + bytes.Count(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
 	var malformed *csv.ParseError
 	if !errors.As(err, &malformed) {

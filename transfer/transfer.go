@@ -16,10 +16,11 @@ import (
 
 // Record is one link of a file.
 type Record struct {
-	// Line is the line on which the record begins, from 1, or in a JSON document the number of the
-	// entry. It never decreases. A Bitly link with several aliases becomes several records with the
-	// same Line.
-	Line int
+	// Line is the line on which the record begins, from 1, or with Entry the number of the entry in
+	// a JSON document. It never decreases. A Bitly link with several aliases becomes several records
+	// with the same Line.
+	Line  int
+	Entry bool
 	// Link has the values of the file, before any rule is applied. It has a long URL. Its Name is
 	// the alias alone, which need not be valid. Values that the file does not have are zero,
 	// including StatusCode. Times are UTC and whole seconds. Only our own formats set the owner,
@@ -30,7 +31,8 @@ type Record struct {
 	Domain string
 	// Total has the clicks before the export. Only Clicks, Bots and Last are set.
 	Total clicks.Total
-	// Err is a RecordError or nil. With an error, all other fields except Line are zero.
+	// Err is a RecordError or nil. With an error, all other fields are zero, except Line, Entry, and
+	// the name if it is known.
 	Err error
 }
 
@@ -48,10 +50,13 @@ const (
 	Dub            Format = "dub"
 	AzURLShortener Format = "azurlshortener"
 	Golink         Format = "golink"
+	Sink           Format = "sink"
+	Polr           Format = "polr"
 )
 
 // Formats are all formats that can be read.
-var Formats = []Format{NDJSON, CSV, Shlink, YOURLS, Kutt, Bitly, Dub, AzURLShortener, Golink}
+var Formats = []Format{NDJSON, CSV, Shlink, YOURLS, Kutt, Bitly, Dub, AzURLShortener, Golink,
+	Sink, Polr}
 
 // Own reports whether the format is one of our own. Our own formats can be written, and have
 // owners.
@@ -72,6 +77,9 @@ func ParseFormat(name string) (Format, error) {
 type FileError string
 
 func (e FileError) Error() string { return string(e) }
+
+// errNoLinks ends a file that has no record, not even one that is skipped.
+const errNoLinks = FileError("There is no link in this file. Export the links again.")
 
 func fileErrorf(format string, args ...any) error {
 	return FileError(fmt.Sprintf(format, args...))

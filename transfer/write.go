@@ -55,19 +55,19 @@ func (w *Writer) Write(rec Record) error {
 			Alias:      l.Alias(),
 			ShortURL:   w.rules.ShortURL(l),
 			LongURL:    l.LongURL,
-			CreatedAt:  nullable(stamp(l.CreatedAt)),
-			ExpiresAt:  nullable(stamp(l.ExpiresAt)),
-			UpdatedAt:  nullable(stamp(l.UpdatedAt)),
-			StatusCode: l.StatusCode,
+			CreatedAt:  scalar(stamp(l.CreatedAt)),
+			ExpiresAt:  scalar(stamp(l.ExpiresAt)),
+			UpdatedAt:  scalar(stamp(l.UpdatedAt)),
+			StatusCode: statusCode(l.StatusCode),
 			Disabled:   l.Disabled,
-			Shared:     l.Shared,
-			DeletedAt:  nullable(stamp(l.DeletedAt)),
+			Shared:     unread{l.Shared},
+			DeletedAt:  unread{nullable(stamp(l.DeletedAt))},
 			Title:      nullable(l.Title),
 			Tags:       l.Tags,
 			Owner:      nullable(l.Owner),
-			Clicks:     rec.Total.Clicks,
-			Bots:       rec.Total.Bots,
-			LastAt:     nullable(stamp(rec.Total.Last)),
+			Clicks:     tally(rec.Total.Clicks),
+			Bots:       tally(rec.Total.Bots),
+			LastAt:     scalar(stamp(rec.Total.Last)),
 			Domain:     nullable(l.Name.Domain()),
 			Forward:    l.Forward.Names(),
 			Locked:     l.Locked,
@@ -219,7 +219,9 @@ func splitTags(s string) (tags []string, ok bool) {
 				continue
 			}
 		}
-		tags = append(tags, tag)
+		if tags = append(tags, tag); len(tags) == maxFew {
+			break // the rest would not make them fewer
+		}
 	}
 	return tags, true
 }

@@ -1,10 +1,13 @@
 package browser
 
 import (
+	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"net/url"
 	"strings"
 	"testing"
+	"unicode/utf16"
 
 	"github.com/chromedp/chromedp/kb"
 
@@ -187,4 +190,88 @@ func TestManageImportAndExport(t *testing.T) {
 	p.Width(320)
 	p.Check("import and export, narrow")
 	look(t, p, "manage-import-narrow")
+}
+
+// Files are read as they are on disk: in their encoding, page after page, and up to a line that was
+// cut. A file that cannot be read says why, and one without a link says that.
+func TestManageReadsFiles(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "TABLE_CONNECTION=memory")
+	p := s.manage(t, s.keyOf(t, "ada"))
+	p.GoTo("#/move", "#import-title", "Import")
+	wide := func(mark, text string, order binary.AppendByteOrder) string {
+		b := []byte(mark)
+		for _, unit := range utf16.Encode([]rune(text)) {
+			b = order.AppendUint16(b, unit)
+		}
+		return string(b)
+	}
+	entry := func(alias string) string {
+		return fmt.Sprintf(`{"address":%q,"target":"https://example.com/\"}{\"/%[1]s"}`, alias)
+	}
+	page := func(aliases ...string) string {
+		for i, alias := range aliases {
+			aliases[i] = entry(alias)
+		}
+		return `{"total":3,"limit":2,"data":[` + strings.Join(aliases, ",") + `]}`
+	}
+	const rows = "alias,longUrl,title\r\nü1,https://example.com/,\r\nb,https://example.com/ü,ü😽\r\n"
+	const checked = "2 links checked: 1 would be made, 0 there already, 1 with a problem."
+	many := func(n int) (text string) {
+		for i := range n {
+			text += page(fmt.Sprintf("m%d", 2*i), fmt.Sprintf("m%d", 2*i+1))
+		}
+		return text
+	}
+	for name, test := range map[string]struct{ file, says, wrong string }{
+		"UTF-8":                 {rows, checked, ""},
+		"UTF-8 with a mark":     {"\ufeff" + rows, checked, ""},
+		"UTF-16, little-endian": {wide("\xff\xfe", rows, binary.LittleEndian), checked, ""},
+		"UTF-16, big-endian":    {wide("\xfe\xff", rows, binary.BigEndian), checked, ""},
+		"UTF-16 without a mark": {wide("", "alias,longUrl\na,b\n", binary.BigEndian), "",
+			"without a byte order mark"},
+		"Windows-1252": {"alias,longUrl\na,https://example.com/\xfc\n", "", `in Excel as "CSV UTF-8"`},
+		"half a pair": {wide("\xff\xfe", rows, binary.LittleEndian) + "=\xd8\n\x00", "",
+			"no text in UTF-8"},
+		"half a unit": {wide("\xff\xfe", rows, binary.LittleEndian) + "a", "", "no text in UTF-8"},
+		"a workbook":  {"PK\x03\x04\x14\x00\x08\x08\x08\x00\xb5\xef", "", "no text in UTF-8"},
+		"joined":      {"\ufeff" + rows + "\ufeff" + rows, "4 links checked", ""},
+
+		"a page":        {page("a", "b"), "2 links checked: 2 would be made", ""},
+		"pages":         {page("a", "b") + page("c"), "3 links checked: 3 would be made", ""},
+		"pages by line": {page("a", "b") + "\n" + page("c") + "\n", "3 links checked: 3", ""},
+		"pages with marks": {"\ufeff" + page("a") + "\r\n\ufeff" + page("b", "c"),
+			"3 links checked: 3", ""},
+		"pages as lists":      {"[" + entry("a") + "] [" + entry("b") + "]", "2 links checked: 2", ""},
+		"many pages":          {many(1100), "2,200 links checked: 2,200 would be made", ""},
+		"pages, none of them": {page("a") + `{"error":"Too many"}` + page("b"), "", "in place of a page"},
+		"no page":             {`{"error":"Too many"}`, "", "no format that is known"},
+		"no page, wide":       {"{\n\"error\":\"Too many\"}", "", "no list of links"},
+		"half a page":         {page("a") + page("b")[:50], "", "cannot be read"},
+		"Sink": {`{"version":"1.0","links":[{"url":"https://example.com/","slug":"s1"}]}`,
+			"1 link checked: 1 would be made", ""},
+
+		"hello":         {"hello world", "", "There is no link in this file."},
+		"only names":    {"alias,longUrl\n", "", "There is no link in this file."},
+		"empty":         {"", "", "There is no link in this file."},
+		"an empty list": {`{"data":[]}{"data":[]}`, "", "There is no link in this file."},
+		"another text":  {"hello\nworld\n", "", "no format that is known"},
+		"a cut line":    {"alias,longUrl,title\na,https://example.com/\nb,https://exa", checked, ""},
+		"a quote that never ends": {"alias,longUrl,title\na,https://example.com/,\nb,\"https://e\nc,d\n",
+			checked, ""},
+	} {
+		Eval[any](p, fmt.Sprintf(`(() => { const files = new DataTransfer(), input = %s; `+
+			`files.items.add(new File([Uint8Array.from(atob("%s"), (c) => c.charCodeAt(0))], "a.txt")); `+
+			`input.files = files.files; input.dispatchEvent(new Event("input", { bubbles: true })); `+
+			`%s.textContent = ""; })()`, find("#import-file"),
+			base64.StdEncoding.EncodeToString([]byte(test.file)), find("#import-says")))
+		p.Click("#import-check")
+		p.AwaitTrue(find("#import-progress") + ".hidden && (" + find("#import-wrong") +
+			".textContent + " + find("#import-says") + ".textContent) !== ''")
+		says, wrong := p.Text("#import-says"), p.Text("#import-wrong")
+		if !strings.HasPrefix(says, test.says) || !strings.Contains(wrong, test.wrong) ||
+			(says == "") != (test.says == "") || (wrong == "") != (test.wrong == "") {
+			t.Errorf("%s: says %q, wrong %q", name, says, wrong)
+		}
+	}
 }

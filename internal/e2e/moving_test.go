@@ -177,10 +177,16 @@ func TestExportAndImportByCommand(t *testing.T) {
 	expect("refused", stderr, exit, "line 5: new: This URL cannot be shortened: ", 1)
 	expect("refused", stderr, exit, "\n0 links were made, 1 were there, 2 were refused\n", 1)
 	_, stderr, exit = s.runs(direct, "{}", "import", "-format", "csv")
-	expect("no CSV", stderr, exit, "cannot be read", 1)
+	expect("no CSV", stderr, exit, "The file is JSON", 1)
 	_, stderr, exit = s.runs(direct, "alias,longUrl\nm1,https://example.com/1\n", "import",
 		"-format", "auto")
 	expect("guessed", stderr, exit, "The format is csv.\n0 links were made, 1 were there", 0)
+	_, stderr, exit = s.runs(direct, `[{"slug":"a.b","url":"https://example.com/"},`+
+		`{"slug":"m1","url":"https://example.com/x","expiration":"soon"}]`, "import", "-format", "auto")
+	expect("entries", stderr, exit, "The format is sink.\nentry 1: \"a.b\": Invalid alias: ", 1)
+	expect("entries", stderr, exit, "\nentry 2: m1: This record cannot be read: \"expiration\"", 1)
+	_, stderr, exit = s.runs(direct, "", "import")
+	expect("nothing", stderr, exit, "There is no link in this file.", 1)
 	_, stderr, exit = s.runs(direct, "a,b\n", "import", "-format", "auto")
 	expect("no guess", stderr, exit, "Choose one of ndjson, csv, shlink", 1)
 	_, stderr, exit = s.runs(direct, "", "import", "-format", "xml")

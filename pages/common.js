@@ -62,12 +62,24 @@ export async function call(method, path,
   return { status: response.status, headers: response.headers, body: parsed };
 }
 
-// credential returns the key or token that this tab is signed in with, or null.
+// lastOut returns the time at which somebody signed out in this browser last, as a text; "": never.
+// It reaches tabs that were at another website then, or asleep.
+export const outAt = "tiney.signedOut";
+export function lastOut() {
+  try {
+    return localStorage.getItem(outAt) ?? "";
+  } catch {
+    return ""; // the browser stores nothing for pages
+  }
+}
+
+// credential returns the key or token that this tab is signed in with, or null. What it signed in
+// with before somebody signed out counts no more.
 export function credential() {
   try {
-    return sessionStorage.getItem("tiney.credential");
+    return lastOut() === (sessionStorage.getItem("tiney.since") ?? "") ? sessionStorage.getItem("tiney.credential") : null;
   } catch {
-    return null; // the browser stores nothing for pages
+    return null;
   }
 }
 

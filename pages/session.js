@@ -1,10 +1,10 @@
 // Who is signed in: with an API key, or with an ID token that oidc.js gets. The key or token is in
 // the session storage of this tab, and nowhere else.
 
-import { bare, busy, byId, call, credential, isBusy, isName, isToken, keepMade, madeHere, most, Problem } from "./common.js";
+import { bare, busy, byId, call, credential, isBusy, isName, isToken, keepMade, lastOut, madeHere, most, nameOf, outAt, Problem } from "./common.js";
 
 const { issuer } = byId("manage").dataset;
-const names = { credential: "tiney.credential", draft: "tiney.draft", out: "tiney.out", unclaimed: "tiney.unclaimed", handed: "tiney.handed" };
+const names = { credential: "tiney.credential", since: "tiney.since", draft: "tiney.draft", out: "tiney.out", unclaimed: "tiney.unclaimed", handed: "tiney.handed" };
 
 let token = credential();
 
@@ -121,8 +121,20 @@ export async function api(method, path, { asks = true, ...options } = {}) {
   }
 }
 
+// unchanged returns the header by which a call does nothing if a link has changed since it was read.
+// A proxy may have dropped the tag of what was read. Then the link is read again, and has to be of
+// the same time.
+export async function unchanged({ headers, body }) {
+  const etag = headers.get("ETag");
+  if (etag) return { "If-Match": etag };
+  const now = await api("GET", `api/links/${nameOf(body)}`, { has: "shortUrl" });
+  if (now.body.updatedAtUtc === body.updatedAtUtc) return {};
+  throw new Problem(412, { type: "/problems/precondition", title: "The link was changed meanwhile" });
+}
+
 // signIn finds out who a token belongs to, and stores the token. It throws a Problem.
 async function signIn(given) {
+  const out = lastOut();
   const asked = call("GET", "api/domains", { token: given, has: "items" }).catch(() => ({ body: { items: [] } }));
   const { body } = await call("GET", "api/me", { token: given, has: "owner" });
   if (!body.owner) throw new Problem(403, { title: "No API key", detail: "This is the claim token of a single link. Sign in with an API key." });
@@ -133,15 +145,18 @@ async function signIn(given) {
   store(names.out, null);
   try {
     sessionStorage.setItem(names.credential, token);
+    sessionStorage.setItem(names.since, out);
   } catch { /* the token is kept in this page only */ }
   if (before && before.owner !== me.owner) { // nothing of the other person may stay
     session.leaving = true;
     location.reload();
+  } else if (lastOut() !== out) {
+    leave();
   }
 }
 
 // byProvider reports whether the provider has signed them in: only ID tokens begin like this.
-const byProvider = () => token.startsWith("eyJ");
+const byProvider = () => Boolean(token?.startsWith("eyJ"));
 
 // called returns the name that the page shows for who is signed in. That is the owner. If the owner
 // is only a provider's number for a person, it is the person's name, if known.
@@ -152,19 +167,21 @@ export const called = () => byProvider() && me.name || me.owner;
 // other services rely on that. The page only offers to sign out there too.
 export function signOut() {
   if (session.draft()?.length && !confirm("What you typed is not saved. Sign out, and lose it?")) return;
-  tabs.postMessage({ signsOut: true });
+  try {
+    localStorage.setItem(outAt, String(Date.now())); // which other tabs hear
+  } catch { /* it is full, or not allowed */ }
   forgetMe();
   reload();
 }
 
-// forgetMe removes what this tab has stored of the person.
-function forgetMe() {
+// forgetMe removes what this tab has stored of the person. The page is then at this address.
+function forgetMe(address = location.pathname) {
   try {
     Object.values(names).forEach((name) => sessionStorage.removeItem(name));
   } catch { /* nothing was stored */ }
   keepMade(madeHere().filter((link) => !link.own));
   store(names.out, true); // so that this tab does not ask others when it is loaded again
-  history.replaceState({ signedOut: true, provider: byProvider() }, "", location.pathname);
+  history.replaceState({ signedOut: true, provider: byProvider() }, "", address);
 }
 
 function reload() {
@@ -201,11 +218,21 @@ const fromOtherTab = () => new Promise((resolve) => {
   setTimeout(() => resolve(null), answerTime);
 });
 
+// A tab tells its credential only while somebody may have opened the other tab from it, since any page
+// of this origin can ask. The admin key is never told.
+const tellTime = 60_000; // ms
+let seen = -Infinity; // when this tab was hidden last
+document.addEventListener("visibilitychange", () => { seen = Date.now(); });
+const tells = () => me && me.owner !== "admin" && (document.visibilityState === "visible" || Date.now() - seen < tellTime);
+
 tabs.onmessage = ({ data }) => {
-  if (data.asks && me) tabs.postMessage({ credential: token });
+  if (data.asks && tells()) tabs.postMessage({ credential: token });
   if (data.credential) heard(data.credential);
-  if (data.signsOut && me) leave();
 };
+
+window.addEventListener("storage", ({ key }) => {
+  if (key === outAt && me) leave();
+});
 
 // leave is called when another tab was signed out. What is typed here stays, but nothing of the
 // service can be called until somebody signs in.
@@ -301,3 +328,9 @@ function signInAgain(problem) {
 }
 
 byId("again-not").addEventListener("click", () => byId("again").close());
+
+// Another tab was signed out while this one was elsewhere. An address with a state is the provider's
+// response: somebody signs in anew.
+try {
+  if (!token && names.credential in sessionStorage && !new URLSearchParams(location.search).has("state")) forgetMe(location.href);
+} catch { /* the browser stores nothing for pages */ }

@@ -465,6 +465,18 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 			t.Errorf("%s=%s: got %v", name, value, err)
 		}
 	}
+	for name, wrong := range map[string]string{"TABLE_CONNECTION__AccountName": "a",
+		"AzureWebJobsStorage__tenantId": "t", "gc_blob_lock_connection__accountName": "a"} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, wrong)
+			_, err := ReadSettings(environment("AzureWebJobsStorage", "",
+				"AzureWebJobsStorage__accountName", "a"))
+			if err == nil || strings.Count(err.Error(), name+" has no effect: the names that work "+
+				"are ") != 1 {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
 	for name, longest := range map[string]int{
 		"KEYS_TABLE_NAME": 63, "GC_BLOB_LOCK_BLOB": 256, "OIDC_CLIENT_ID": 200,
 		"OIDC_ADMIN_ROLE": 200, "OIDC_GROUPS_CLAIM": 200, "CLIENT_ADDRESS_HEADER": 100,

@@ -27,6 +27,27 @@ func TestParseConnection(t *testing.T) {
 			"B": "wrong"}, ""},
 		"the exact name wins": {map[string]string{"A": "UseDevelopmentStorage=true",
 			"A__accountName": "a b"}, ""},
+		"keys in lower case": {map[string]string{"B": "accountname=a;accountkey=" + key}, ""},
+		"keys in capitals": {map[string]string{"B": "ACCOUNTNAME=a;ACCOUNTKEY=" + key +
+			";DEFAULTENDPOINTSPROTOCOL=HTTPS"}, ""},
+		"spaces": {map[string]string{"B": " AccountName = a ; AccountKey = " + key + " ; "}, ""},
+		"line breaks": {map[string]string{"B": "AccountName=a;\r\n  AccountKey=" + key + "\n"},
+			""},
+		"in quotes":        {map[string]string{"B": `"AccountName=a;AccountKey=` + key + `"`}, ""},
+		"in single quotes": {map[string]string{"B": "'AccountName=a;AccountKey=" + key + ";'"}, ""},
+		"in printed quotes": {map[string]string{"B": " “AccountName=a;AccountKey=" + key + "” "},
+			""},
+		"of other services": {map[string]string{"B": "BlobEndpoint=https://a.blob.core.windows.net/" +
+			";QueueEndpoint=https://a.queue.core.windows.net/;FileEndpoint=https://a.file.core." +
+			"windows.net/;TableEndpoint=https://a.table.core.windows.net/;SharedAccessSignature=" +
+			"?sv=1&sig=" + key}, ""},
+		"development storage, in quotes": {map[string]string{"B": `"usedevelopmentstorage=TRUE"`}, ""},
+		"development storage, spaces":    {map[string]string{"B": "UseDevelopmentStorage = true ;"}, ""},
+		"no development storage": {map[string]string{
+			"B": "UseDevelopmentStorage=false;AccountName=a;AccountKey=" + key}, ""},
+		"identity by resource": {map[string]string{"B__accountName": " a ",
+			"B__credential":                "managedidentity",
+			"B__managedIdentityResourceId": "/subscriptions/1/resourceGroups/g/providers/x/y"}, ""},
 		"identity by account": {map[string]string{"B__accountName": "a",
 			"B__credential": "managedidentity"}, ""},
 		"identity, user-assigned": {map[string]string{"B__accountName": "a",
@@ -40,12 +61,71 @@ func TestParseConnection(t *testing.T) {
 		"no account": {map[string]string{"B": "AccountKey=" + key},
 			"B has an AccountKey but no AccountName"},
 		"no key": {map[string]string{"B": "AccountName=a"},
-			"B is not complete"},
+			"B is not complete: it lacks an AccountKey"},
+		"an empty key": {map[string]string{"B": "AccountName=a;AccountKey="},
+			"B is not complete: it lacks an AccountKey"},
+		"a key that is mistyped": {map[string]string{"B": "AcountName=a;AccountKey=" + key},
+			`B has the key "AcountName", which no connection string has`},
+		"an endpoint that is mistyped": {map[string]string{"B": "AccountName=a;TableEndpiont=https://a;AccountKey=" + key},
+			`B has the key "TableEndpiont"`},
+		"a key alone":        {map[string]string{"B": key + "="}, "B is not a connection string: part 1"},
+		"a key in its place": {map[string]string{"B": "AccountName=a;" + key}, "B is not a connection string: it must be Key=Value pairs with semicolons between them, and part 2 is none"},
+		"a URL": {map[string]string{"B": "https://a.table.core.windows.net/?sv=1&sig=" + key},
+			"B is not a connection string: part 1 has no known key"},
+		"with the setting's name": {map[string]string{"B": "B=AccountName=a;AccountKey=" + key},
+			`B has the key "B"`},
+		"half in quotes": {map[string]string{"B": `"AccountName=a;AccountKey=` + key},
+			"B is not a connection string: part 1"},
+		"two names": {map[string]string{"B": "AccountName=a;accountname=b;AccountKey=" + key},
+			"B has AccountName twice"},
+		"of another protocol": {map[string]string{"B": "DefaultEndpointsProtocol=ftp;AccountName=a;AccountKey=" + key},
+			"B has a DefaultEndpointsProtocol"},
+		"with a URL for a suffix": {map[string]string{"B": "AccountName=a;EndpointSuffix=https://core.windows.net;AccountKey=" + key},
+			"B has an EndpointSuffix"},
+		"with a dot before the suffix": {map[string]string{"B": "AccountName=a;EndpointSuffix=.core.windows.net;AccountKey=" + key},
+			"B has an EndpointSuffix"},
+		"a host for a name": {map[string]string{"B": "AccountName=a.blob.core.windows.net;AccountKey=" + key},
+			"B has an AccountName"},
+		"a name in quotes": {map[string]string{"B": `AccountName="a";AccountKey=` + key},
+			"B has an AccountName"},
+		"another copy": {map[string]string{"B": "AccountName=a;TableSecondaryEndpoint=a;AccountKey=" + key},
+			"B has a TableSecondaryEndpoint"},
+		"a blob endpoint no URL": {map[string]string{"B": "AccountName=a;BlobEndpoint=ftp://a;AccountKey=" + key},
+			"B has a BlobEndpoint"},
+		"development storage, or not": {map[string]string{"B": "UseDevelopmentStorage=yes"},
+			"B has a UseDevelopmentStorage"},
+		"development storage elsewhere": {map[string]string{
+			"B": "UseDevelopmentStorage=true;TableEndpoint=http://azurite:10002/devstoreaccount1"},
+			"B has UseDevelopmentStorage=true, beside which only"},
+		"a proxy alone": {map[string]string{"B": "DevelopmentStorageProxyUri=http://azurite"},
+			"B has a DevelopmentStorageProxyUri without"},
+		"a proxy that is no URL": {map[string]string{
+			"B": "UseDevelopmentStorage=true;DevelopmentStorageProxyUri=azurite"},
+			"B has a DevelopmentStorageProxyUri that is no URL"},
+		"a reference": {map[string]string{
+			"B": "@Microsoft.KeyVault(SecretUri=https://v.vault.azure.net/secrets/s)"},
+			"B is a reference to Key Vault"},
+		"an account that is a host": {map[string]string{
+			"B__accountName": "a.table.core.windows.net"}, "B__accountName must be the name alone"},
+		"an account that is a URL": {map[string]string{"B__accountName": "https://a"},
+			"B__accountName must be the name alone"},
+		"two identities": {map[string]string{"B__accountName": "a", "B__credential": "managedidentity",
+			"B__clientId": "x", "B__managedIdentityResourceId": "/subscriptions/x"}, "set one"},
+		"an identity that is no resource": {map[string]string{"B__accountName": "a",
+			"B__credential": "managedidentity", "B__managedIdentityResourceId": "my-identity"},
+			"B__managedIdentityResourceId must be the identity's ID"},
+		"resource without identity": {map[string]string{"B__accountName": "a",
+			"B__managedIdentityResourceId": "/subscriptions/x"},
+			"B__managedIdentityResourceId needs B__credential"},
+		"an identity without account": {map[string]string{"A__credential": "managedidentity",
+			"B": "UseDevelopmentStorage=true"}, "A__credential needs A__accountName"},
+		"a client without account": {map[string]string{"B__clientId": "x"},
+			"B__clientId needs B__accountName"},
 		"key not base64": {map[string]string{"A": "AccountName=a;AccountKey=not/base64!"},
 			"A has an AccountKey that is not valid base64"},
-		"endpoint no URL": {map[string]string{"B": "AccountName=a;TableEndpoint=a.table;AccountKey=" + key}, "B gives no valid URL for its table service"},
+		"endpoint no URL": {map[string]string{"B": "AccountName=a;TableEndpoint=a.table;AccountKey=" + key}, "B has a TableEndpoint that is no http or https URL"},
 		"account with a space": {map[string]string{"B": "AccountName=a b;AccountKey=" + key},
-			"B gives no valid URL"},
+			"B has an AccountName with other signs"},
 		"identity over http": {map[string]string{"B__tableServiceUri": "http://a.table.core.windows.net", "B__credential": "managedidentity"}, "B__tableServiceUri must be an https URL"},
 		"another credential": {map[string]string{"B__accountName": "a",
 			"B__credential": "workload"}, "B__credential must be managedidentity"},
@@ -75,6 +155,73 @@ func TestParseConnection(t *testing.T) {
 				t.Errorf("lock: %v", err)
 			}
 		})
+	}
+}
+
+func TestWhereAConnectionLeads(t *testing.T) {
+	for given, want := range map[string]string{
+		"UseDevelopmentStorage=true": "http://127.0.0.1:10002/devstoreaccount1",
+		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://azurite":        "http://azurite:10002/devstoreaccount1",
+		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=https://azurite:8080/": "https://azurite:10002/devstoreaccount1",
+		"developmentstorageproxyuri=http://[::1];usedevelopmentstorage=True":          "http://[::1]:10002/devstoreaccount1",
+		"accountname=a;ACCOUNTKEY=YQ==;endpointsuffix=core.chinacloudapi.cn":          "https://a.table.core.chinacloudapi.cn",
+		"AccountName=a;AccountKey=YQ==;DefaultEndpointsProtocol=HTTP":                 "http://a.table.core.windows.net",
+		"AccountName=a;AccountKey=YQ==;tableendpoint=https://b.example/":              "https://b.example",
+	} {
+		if got := fmt.Sprint(parse(t, given).TableURL()); got != want {
+			t.Errorf("%s leads to %s, want %s", given, got, want)
+		}
+	}
+}
+
+// Names of identity settings that would have no effect are refused.
+func TestMisspelledIdentitySettings(t *testing.T) {
+	for name, wrong := range map[string]bool{
+		"A__accountName": false, "A__credential": false, "A__queueServiceUri": false,
+		"A__QUEUESERVICEURI": false, "A__retry__maxRetries": false, "A__Retry__MaxDelay": false,
+		"A__diagnostics__applicationId": false, "A_OTHER": false, "AB__x": false, "A_": false,
+		"AccountName": false, "A": false, "A__blobServiceUri": false, "A__clientSecretx": true,
+
+		"A__accountname": true, "A__AccountName": true, "a__accountName": true,
+		"A_accountName": true, "A:accountName": true, "A__tableServiceURI": true,
+		"A__clientID": true, "A__managedIdentityClientId": true, "A__managedIdentityObjectId": true,
+		"A__tenantId": true, "A__clientSecret": true, "A__serviceUri": true, "A__account": true,
+		"A__retry": true, "A__": true, "A__tableServiceUri ": true, "A:x": false,
+	} {
+		t.Run(name, func(t *testing.T) {
+			const value = "https://a.example"
+			t.Setenv(name, value)
+			getenv := func(asked string) string {
+				return map[string]string{name: value, "A__tableServiceUri": value + "/x"}[asked]
+			}
+			if name == "A__accountName" || name == "A" || name == "A__credential" {
+				t.Setenv(name, "") // has no such value
+			}
+			_, err := table.ParseConnection(getenv, table.TableService, "A")
+			told := err != nil && strings.HasPrefix(err.Error(), name+" has no effect: the names "+
+				"that work are A__accountName, __tableServiceUri, __blobServiceUri, __credential, "+
+				"__clientId, __managedIdentityResourceId")
+			if told != wrong || wrong && strings.Contains(err.Error(), value) {
+				t.Errorf("got %v", err)
+			}
+			// Without the right names it is told, too.
+			_, err = table.ParseConnection(func(string) string { return "" }, table.TableService, "A")
+			if told := strings.Contains(err.Error(), "has no effect"); wrong && !told {
+				t.Errorf("alone: got %v", err)
+			}
+		})
+	}
+	t.Setenv("A__accountname", "a")
+	getenv := func(asked string) string { // the environment of Windows
+		return map[string]string{"a__accountname": "a"}[strings.ToLower(asked)]
+	}
+	if _, err := table.ParseConnection(getenv, table.TableService, "A"); err != nil {
+		t.Errorf("where names have no case: %v", err)
+	}
+	t.Setenv("A__x", "a")
+	getenv = func(string) string { return "UseDevelopmentStorage=true" }
+	if _, err := table.ParseConnection(getenv, table.TableService, "A"); err != nil {
+		t.Errorf("beside a connection string: %v", err)
 	}
 }
 

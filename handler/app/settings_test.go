@@ -436,6 +436,18 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 			t.Errorf("%s that is not UTF-8: %v", name, err)
 		}
 	}
+	for value, wrong := range map[string]bool{" ": true, "\u00a0\u2003": true, "\u200b": true,
+		"\u2060\ufeff": true, "a\u2028b": true, "a\u202eb": true, "\u200fa": true, "a\u2066": true,
+		"a\u061c": true, "a\u0085b": true, " a ": false, "👩\u200d💻": false, "می\u200cخواهم": false,
+		"קיצור": false, "é": false, ".": false, "1": false} {
+		for _, name := range []string{"SITE_NAME", "SITE_NOTICE"} {
+			_, err := ReadSettings(environment(name, value))
+			if told := err != nil && strings.Contains(err.Error(), name+" must be a text that can "+
+				"be seen"); told != wrong || (err != nil) != wrong {
+				t.Errorf("%s=%q: %v", name, value, err)
+			}
+		}
+	}
 	for _, address := range []string{"localhost", ":0", ":65536", "::1:9464", "x:http", "http://x:1"} {
 		if _, err := ReadSettings(environment("METRICS_ADDRESS", address)); err == nil ||
 			!strings.Contains(err.Error(), "METRICS_ADDRESS must be host:port") {

@@ -167,8 +167,9 @@ func (a *Authenticator) Caller(ctx context.Context, h http.Header) (Caller, erro
 	return Caller{}, fmt.Errorf("%w: its scheme is not Bearer", ErrInvalid)
 }
 
-// isBasic reports whether a line is of the scheme Basic (RFC 7617). It is nobody's here: proxies that
-// ask for a password use it, and pass it on. Who sends an API key by it does not mean to be nobody.
+// isBasic reports whether a line is of the scheme Basic (RFC 7617). It is nobody's here: proxies
+// that ask for a password use it, and pass it on. Who sends an API key by it does not mean to be
+// nobody.
 func isBasic(line string) bool {
 	scheme, text, _ := strings.Cut(line, " ")
 	decoded, err := base64.StdEncoding.DecodeString(strings.TrimLeft(text, " "))

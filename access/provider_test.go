@@ -388,7 +388,7 @@ func TestKeysOfOtherPurposes(t *testing.T) {
 	}
 	p256, small, large := elliptical(elliptic.P256()), numeric(1024), numeric(2048)
 	ec, rsaKey := oidcprovider.Key{Private: p256}, oidcprovider.Key{Private: large}
-	// short returns a key of which a coordinate begins with zeros, and that coordinate without them.
+	// short returns a key with a coordinate that begins with zeros, and that one without them.
 	short := func(coordinate int) (oidcprovider.Key, string) {
 		for {
 			key := elliptical(elliptic.P256())
@@ -451,9 +451,10 @@ func TestKeysOfOtherPurposes(t *testing.T) {
 		"of 1,024 bits and zeros": {oidcprovider.Key{Private: small},
 			members{"n": longer(longer(oidcprovider.Key{Private: small}.JWK(t)["n"]))},
 			"has 1024 bits"},
-		"of an exponent of 1":      {rsaKey, members{"e": "AQ"}, "has an exponent"},
-		"of a long exponent":       {rsaKey, members{"e": "AQAAAAAB"}, "has an exponent"},
-		"of a huge modulus":        {rsaKey, members{"n": strings.Repeat("_", 1400)}, "has 8400 bits"},
+		"of an exponent of 1": {rsaKey, members{"e": "AQ"}, "has an exponent"},
+		"of a long exponent":  {rsaKey, members{"e": "AQAAAAAB"}, "has an exponent"},
+		"of a huge modulus": {rsaKey, members{"n": strings.Repeat("_", 1400)},
+			"has 8400 bits"},
 		"without a modulus":        {rsaKey, members{"n": nil}, "has a number"},
 		"of another curve":         {ec, members{"crv": "P-384"}, `is of the kind "EC P-384"`},
 		"of a curve in lower case": {ec, members{"crv": "p-256"}, `is of the kind "EC p-256"`},

@@ -105,9 +105,9 @@ func (p *provider) groups(claims jwt.MapClaims) (groups []string) {
 	return groups
 }
 
-// texts returns the texts of a claim: one text, a list, or the names of a map, as Zitadel has them
-// ({"admin": {…}}). A name counts unless it names false or null. In a map of other things, such as
-// texts or lists, the names are no values but describe them: the same ones for everybody.
+// texts returns the texts of a claim: one text, a list, or those names of a map that name an object
+// or true, as Zitadel has them ({"admin": {…}}). In a map of texts or lists, such as Keycloak's
+// realm_access, the names describe these. They would be the same for everybody.
 func (p *provider) texts(claim any, what Lost) (texts []string) {
 	list, ok := claim.([]any)
 	if byName, isMap := claim.(map[string]any); isMap {

@@ -63,7 +63,7 @@ const (
 	LogGroupsLost = "groups of an ID token are left out"
 	// LogRolesLost: a person may lack the rights of an admin. It is logged once for each reason.
 	LogRolesLost = "roles of an ID token are left out"
-	// LogProviderKeyLost: tokens by this key are refused. It is logged once for each key and reason.
+	// LogProviderKeyLost: tokens by this key are refused. It is logged once for each key.
 	LogProviderKeyLost = "a key of the sign-in provider cannot be used"
 	// LogKeyUseNotSaved: the list of API keys may show an older day.
 	LogKeyUseNotSaved = "the day of a key's last use was not saved"

@@ -362,8 +362,8 @@ func (r *reader) short(name, byDefault string, longest int, pattern, form string
 
 const defaultClicks = "ShortUrlsClicks"
 
-// words reads a text for people, of at most most characters. A mark of direction would also turn what
-// a page says after the text.
+// words reads a text for people, of at most most characters. A mark of direction would also turn
+// what a page says after the text.
 func (r *reader) words(name, byDefault string, most int) string {
 	const fit = `[^\p{Cc}\p{Zl}\p{Zp}\x{61C}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}]*`
 	given := r.text(name, byDefault, `^`+fit+`[^\p{C}\p{Z}]`+fit+`$`,

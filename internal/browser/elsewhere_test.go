@@ -108,8 +108,8 @@ func TestManageTabs(t *testing.T) {
 	// A tab that was elsewhere meanwhile is signed out when it comes back, whatever page it opens.
 	home.Open(s.url)
 	if got := Eval[string](home, `import(performance.getEntriesByType("resource").map((e) => `+
-		`e.name).find((name) => name.includes("/common."))).then((m) => String(m.credential()))`); got !=
-		"null" {
+		`e.name).find((name) => name.includes("/common."))).then((m) => `+
+		`String(m.credential()))`); got != "null" {
 		t.Errorf("another page of the service has %s", got)
 	}
 	away.Open(s.url + "/manage#/claims?mine=" + "tnc_" + strings.Repeat("a", 43))

@@ -1223,9 +1223,11 @@ func TestManageBehindAProxyThatCompresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(h http.Header, tag string){
-		"nginx":  func(h http.Header, tag string) { h.Set("ETag", "W/"+tag) },
-		"apache": func(h http.Header, tag string) { h.Set("ETag", strings.TrimSuffix(tag, `"`)+`-gzip"`) },
-		"none":   func(h http.Header, _ string) { h.Del("ETag") },
+		"nginx": func(h http.Header, tag string) { h.Set("ETag", "W/"+tag) },
+		"apache": func(h http.Header, tag string) {
+			h.Set("ETag", strings.TrimSuffix(tag, `"`)+`-gzip"`)
+		},
+		"none": func(h http.Header, _ string) { h.Del("ETag") },
 	} {
 		proxy := httputil.NewSingleHostReverseProxy(to)
 		proxy.ModifyResponse = func(r *http.Response) error {

@@ -47,7 +47,8 @@ const (
 // NAME__accountName, NAME__tableServiceUri and NAME__blobServiceUri name the account, with
 // NAME__credential=managedidentity and NAME__clientId or NAME__managedIdentityResourceId for the
 // identity. NAME takes precedence over NAME__…. Its errors name settings and never quote their
-// values. getenv gives the values; the names of this process's environment tell which are misspelled.
+// values. getenv gives the values. The names of this process's environment tell which are
+// misspelled.
 func ParseConnection(getenv func(string) string, service string, names ...string) (Connection,
 	error) {
 	c, name, err := parseConnection(getenv, names)
@@ -58,7 +59,7 @@ func ParseConnection(getenv func(string) string, service string, names ...string
 	return c, err
 }
 
-// identityNames are what can follow NAME__. Without one of the first accountNames, there is no account.
+// identityNames are what can follow NAME__. The first ones name the account: as many as accountNames.
 var identityNames = []string{"accountName", "tableServiceUri", "blobServiceUri", "credential",
 	"clientId", "managedIdentityResourceId"}
 
@@ -226,7 +227,8 @@ func parseConnectionString(s string) (Connection, error) {
 		return Connection{}, errors.New(
 			"has an EndpointSuffix that is no host name such as core.windows.net")
 	case c.account != "" && !accountForm.MatchString(c.account):
-		return Connection{}, errors.New("has an AccountName with other signs than letters and digits")
+		return Connection{}, errors.New(
+			"has an AccountName with other signs than letters and digits")
 	}
 	for i, endpoint := range []*string{&c.tables, &c.blobs, &c.tablesCopy} {
 		key := []string{"TableEndpoint", "BlobEndpoint", "TableSecondaryEndpoint"}[i]

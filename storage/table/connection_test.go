@@ -27,24 +27,6 @@ func TestParseConnection(t *testing.T) {
 			"B": "wrong"}, ""},
 		"the exact name wins": {map[string]string{"A": "UseDevelopmentStorage=true",
 			"A__accountName": "a b"}, ""},
-		"keys in lower case": {map[string]string{"B": "accountname=a;accountkey=" + key}, ""},
-		"keys in capitals": {map[string]string{"B": "ACCOUNTNAME=a;ACCOUNTKEY=" + key +
-			";DEFAULTENDPOINTSPROTOCOL=HTTPS"}, ""},
-		"spaces": {map[string]string{"B": " AccountName = a ; AccountKey = " + key + " ; "}, ""},
-		"line breaks": {map[string]string{"B": "AccountName=a;\r\n  AccountKey=" + key + "\n"},
-			""},
-		"in quotes":        {map[string]string{"B": `"AccountName=a;AccountKey=` + key + `"`}, ""},
-		"in single quotes": {map[string]string{"B": "'AccountName=a;AccountKey=" + key + ";'"}, ""},
-		"in printed quotes": {map[string]string{"B": " “AccountName=a;AccountKey=" + key + "” "},
-			""},
-		"of other services": {map[string]string{"B": "BlobEndpoint=https://a.blob.core.windows.net/" +
-			";QueueEndpoint=https://a.queue.core.windows.net/;FileEndpoint=https://a.file.core." +
-			"windows.net/;TableEndpoint=https://a.table.core.windows.net/;SharedAccessSignature=" +
-			"?sv=1&sig=" + key}, ""},
-		"development storage, in quotes": {map[string]string{"B": `"usedevelopmentstorage=TRUE"`}, ""},
-		"development storage, spaces":    {map[string]string{"B": "UseDevelopmentStorage = true ;"}, ""},
-		"no development storage": {map[string]string{
-			"B": "UseDevelopmentStorage=false;AccountName=a;AccountKey=" + key}, ""},
 		"identity by resource": {map[string]string{"B__accountName": " a ",
 			"B__credential":                "managedidentity",
 			"B__managedIdentityResourceId": "/subscriptions/1/resourceGroups/g/providers/x/y"}, ""},
@@ -62,55 +44,13 @@ func TestParseConnection(t *testing.T) {
 			"B has an AccountKey but no AccountName"},
 		"no key": {map[string]string{"B": "AccountName=a"},
 			"B is not complete: it lacks an AccountKey"},
-		"an empty key": {map[string]string{"B": "AccountName=a;AccountKey="},
-			"B is not complete: it lacks an AccountKey"},
-		"a key that is mistyped": {map[string]string{"B": "AcountName=a;AccountKey=" + key},
-			`B has the key "AcountName", which no connection string has`},
-		"an endpoint that is mistyped": {map[string]string{"B": "AccountName=a;TableEndpiont=https://a;AccountKey=" + key},
-			`B has the key "TableEndpiont"`},
-		"a key alone":        {map[string]string{"B": key + "="}, "B is not a connection string: part 1"},
-		"a key in its place": {map[string]string{"B": "AccountName=a;" + key}, "B is not a connection string: it must be Key=Value pairs with semicolons between them, and part 2 is none"},
-		"a URL": {map[string]string{"B": "https://a.table.core.windows.net/?sv=1&sig=" + key},
-			"B is not a connection string: part 1 has no known key"},
-		"with the setting's name": {map[string]string{"B": "B=AccountName=a;AccountKey=" + key},
-			`B has the key "B"`},
-		"half in quotes": {map[string]string{"B": `"AccountName=a;AccountKey=` + key},
-			"B is not a connection string: part 1"},
-		"two names": {map[string]string{"B": "AccountName=a;accountname=b;AccountKey=" + key},
-			"B has AccountName twice"},
-		"of another protocol": {map[string]string{"B": "DefaultEndpointsProtocol=ftp;AccountName=a;AccountKey=" + key},
-			"B has a DefaultEndpointsProtocol"},
-		"with a URL for a suffix": {map[string]string{"B": "AccountName=a;EndpointSuffix=https://core.windows.net;AccountKey=" + key},
-			"B has an EndpointSuffix"},
-		"with a dot before the suffix": {map[string]string{"B": "AccountName=a;EndpointSuffix=.core.windows.net;AccountKey=" + key},
-			"B has an EndpointSuffix"},
-		"a host for a name": {map[string]string{"B": "AccountName=a.blob.core.windows.net;AccountKey=" + key},
-			"B has an AccountName"},
-		"a name in quotes": {map[string]string{"B": `AccountName="a";AccountKey=` + key},
-			"B has an AccountName"},
-		"another copy": {map[string]string{"B": "AccountName=a;TableSecondaryEndpoint=a;AccountKey=" + key},
-			"B has a TableSecondaryEndpoint"},
-		"a blob endpoint no URL": {map[string]string{"B": "AccountName=a;BlobEndpoint=ftp://a;AccountKey=" + key},
-			"B has a BlobEndpoint"},
-		"development storage, or not": {map[string]string{"B": "UseDevelopmentStorage=yes"},
-			"B has a UseDevelopmentStorage"},
-		"development storage elsewhere": {map[string]string{
-			"B": "UseDevelopmentStorage=true;TableEndpoint=http://azurite:10002/devstoreaccount1"},
-			"B has UseDevelopmentStorage=true, beside which only"},
-		"a proxy alone": {map[string]string{"B": "DevelopmentStorageProxyUri=http://azurite"},
-			"B has a DevelopmentStorageProxyUri without"},
-		"a proxy that is no URL": {map[string]string{
-			"B": "UseDevelopmentStorage=true;DevelopmentStorageProxyUri=azurite"},
-			"B has a DevelopmentStorageProxyUri that is no URL"},
-		"a reference": {map[string]string{
-			"B": "@Microsoft.KeyVault(SecretUri=https://v.vault.azure.net/secrets/s)"},
-			"B is a reference to Key Vault"},
 		"an account that is a host": {map[string]string{
 			"B__accountName": "a.table.core.windows.net"}, "B__accountName must be the name alone"},
 		"an account that is a URL": {map[string]string{"B__accountName": "https://a"},
 			"B__accountName must be the name alone"},
-		"two identities": {map[string]string{"B__accountName": "a", "B__credential": "managedidentity",
-			"B__clientId": "x", "B__managedIdentityResourceId": "/subscriptions/x"}, "set one"},
+		"two identities": {map[string]string{"B__accountName": "a",
+			"B__credential": "managedidentity", "B__clientId": "x",
+			"B__managedIdentityResourceId": "/subscriptions/x"}, "set one"},
 		"an identity that is no resource": {map[string]string{"B__accountName": "a",
 			"B__credential": "managedidentity", "B__managedIdentityResourceId": "my-identity"},
 			"B__managedIdentityResourceId must be the identity's ID"},
@@ -123,7 +63,8 @@ func TestParseConnection(t *testing.T) {
 			"B__clientId needs B__accountName"},
 		"key not base64": {map[string]string{"A": "AccountName=a;AccountKey=not/base64!"},
 			"A has an AccountKey that is not valid base64"},
-		"endpoint no URL": {map[string]string{"B": "AccountName=a;TableEndpoint=a.table;AccountKey=" + key}, "B has a TableEndpoint that is no http or https URL"},
+		"endpoint no URL": {map[string]string{"B": "AccountName=a;TableEndpoint=a.table;AccountKey=" + key},
+			"B has a TableEndpoint that is no http or https URL"},
 		"account with a space": {map[string]string{"B": "AccountName=a b;AccountKey=" + key},
 			"B has an AccountName with other signs"},
 		"identity over http": {map[string]string{"B__tableServiceUri": "http://a.table.core.windows.net", "B__credential": "managedidentity"}, "B__tableServiceUri must be an https URL"},
@@ -158,18 +99,82 @@ func TestParseConnection(t *testing.T) {
 	}
 }
 
-func TestWhereAConnectionLeads(t *testing.T) {
-	for given, want := range map[string]string{
-		"UseDevelopmentStorage=true": "http://127.0.0.1:10002/devstoreaccount1",
-		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://azurite":        "http://azurite:10002/devstoreaccount1",
-		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=https://azurite:8080/": "https://azurite:10002/devstoreaccount1",
-		"developmentstorageproxyuri=http://[::1];usedevelopmentstorage=True":          "http://[::1]:10002/devstoreaccount1",
-		"accountname=a;ACCOUNTKEY=YQ==;endpointsuffix=core.chinacloudapi.cn":          "https://a.table.core.chinacloudapi.cn",
-		"AccountName=a;AccountKey=YQ==;DefaultEndpointsProtocol=HTTP":                 "http://a.table.core.windows.net",
-		"AccountName=a;AccountKey=YQ==;tableendpoint=https://b.example/":              "https://b.example",
+// TestConnectionStrings has further connection strings, as people paste them.
+func TestConnectionStrings(t *testing.T) {
+	key := base64.StdEncoding.EncodeToString([]byte("a key that must not be told"))
+	named, keyed := "AccountName=a;", "AccountKey="+key+";"
+	both := named + keyed
+	const azure, emulator = "https://a.table.core.windows.net", "UseDevelopmentStorage=true"
+	const noString = "is not a connection string: "
+	for given, want := range map[string]string{ // where the tables are, or what is wrong
+		both:                              azure,
+		"accountname=a;accountkey=" + key: azure,
+		"ACCOUNTNAME=a;ACCOUNTKEY=" + key + ";DEFAULTENDPOINTSPROTOCOL=HTTP": "http://a.table.core." +
+			"windows.net",
+		" AccountName = a ; AccountKey = " + key + " ; ":                      azure,
+		"AccountName=a;\r\n  AccountKey=" + key + "\n":                        azure,
+		"AccountName=a;\u00a0AccountKey=" + key:                               azure,
+		";;" + both + ";":                                                     azure,
+		`"` + both + `"`:                                                      azure,
+		` "` + named + ` AccountKey=` + key + ` " `:                           azure,
+		"'" + both + "'":                                                      azure,
+		" “" + both + "” ":                                                    azure,
+		both + "EndpointSuffix=core.chinacloudapi.cn":                         "https://a.table.core.chinacloudapi.cn",
+		both + "endpointsuffix=core.windows.net.":                             azure + ".",
+		both + "tableendpoint=https://b.example/":                             "https://b.example",
+		both + "QueueEndpoint=x;FileEndpoint=x":                               azure,
+		both + "dfsendpoint=x;BlobSecondaryEndpoint=x":                        azure,
+		both + "UseDevelopmentStorage=false":                                  azure,
+		"TableEndpoint=" + azure + "/;SharedAccessSignature=?sv=1&sig=" + key: azure,
+
+		emulator:                          "http://127.0.0.1:10002/devstoreaccount1",
+		`"usedevelopmentstorage=TRUE"`:    "http://127.0.0.1:10002/devstoreaccount1",
+		" UseDevelopmentStorage = true ;": "http://127.0.0.1:10002/devstoreaccount1",
+		emulator + ";DevelopmentStorageProxyUri=http://azurite": "http://azurite:10002/" +
+			"devstoreaccount1",
+		emulator + ";DevelopmentStorageProxyUri=https://azurite:8080/": "https://azurite:10002/" +
+			"devstoreaccount1",
+		"developmentstorageproxyuri=http://[::1];" + emulator: "http://[::1]:10002/devstoreaccount1",
+
+		emulator + ";DevelopmentStorageProxyUri=azurite": "has a DevelopmentStorageProxyUri that",
+		"DevelopmentStorageProxyUri=http://azurite":      "has a DevelopmentStorageProxyUri without",
+		emulator + ";TableEndpoint=http://azurite:10002": "has UseDevelopmentStorage=true, beside",
+		emulator + ";" + both:                            "has UseDevelopmentStorage=true, beside",
+		"UseDevelopmentStorage=yes":                      "has a UseDevelopmentStorage",
+
+		keyed:                          "has an AccountKey but no AccountName",
+		named:                          "is not complete: it lacks an AccountKey",
+		named + "AccountKey=":          "is not complete: it lacks an AccountKey",
+		"Acount=a;" + keyed:            `has the key "Acount"`,
+		both + "TableEndpiont=https:x": `has the key "TableEndpiont"`,
+		"B=" + both:                    `has the key "B"`,
+		key:                            noString + "it must be Key=Value pairs with semicolons",
+		key + "=":                      noString + "part 1 has no known key",
+		named + key: noString + "it must be Key=Value pairs with semicolons " +
+			"between them, and part 2 is none",
+		azure + "/?sv=1&sig=" + key:                      noString + "part 1 has no known key",
+		`"` + both:                                       noString + "part 1 has no known key",
+		"\ufeff" + both:                                  noString + "part 1 has no known key",
+		both + "accountname=b":                           "has AccountName twice",
+		both + "DefaultEndpointsProtocol=ftp":            "has a DefaultEndpointsProtocol",
+		both + "EndpointSuffix=https://core.windows.net": "has an EndpointSuffix",
+		both + "EndpointSuffix=.core.windows.net":        "has an EndpointSuffix",
+		"AccountName=a.blob.core.windows.net;" + keyed:   "has an AccountName",
+		`AccountName="a";` + keyed:                       "has an AccountName",
+		both + "TableSecondaryEndpoint=a":                "has a TableSecondaryEndpoint",
+		both + "BlobEndpoint=ftp://a":                    "has a BlobEndpoint",
+		"@Microsoft.KeyVault(SecretUri=https://v.vault.azure.net/secrets/s)": "is a reference to " +
+			"Key Vault",
 	} {
-		if got := fmt.Sprint(parse(t, given).TableURL()); got != want {
-			t.Errorf("%s leads to %s, want %s", given, got, want)
+		c, err := table.ParseConnection(func(string) string { return given }, table.TableService, "B")
+		switch {
+		case strings.HasPrefix(want, "http"):
+			if err != nil || fmt.Sprint(c.TableURL()) != want {
+				t.Errorf("%q leads to %s, %v, want %s", given, c.TableURL(), err, want)
+			}
+		case err == nil || !strings.HasPrefix(err.Error(), "B "+want) ||
+			strings.Contains(err.Error(), key):
+			t.Errorf("%q: got %v, want %q", given, err, want)
 		}
 	}
 }
@@ -205,7 +210,8 @@ func TestMisspelledIdentitySettings(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			// Without the right names it is told, too.
-			_, err = table.ParseConnection(func(string) string { return "" }, table.TableService, "A")
+			getenv = func(string) string { return "" }
+			_, err = table.ParseConnection(getenv, table.TableService, "A")
 			if told := strings.Contains(err.Error(), "has no effect"); wrong && !told {
 				t.Errorf("alone: got %v", err)
 			}

@@ -186,35 +186,34 @@ func connectionPairs(s string) (map[string]string, error) {
 }
 
 func parseConnectionString(s string) (Connection, error) {
+	wrong := func(what string) (Connection, error) { return Connection{}, errors.New(what) }
 	values, err := connectionPairs(s)
 	if err != nil {
 		return Connection{}, err
 	}
-	proxy := values["DevelopmentStorageProxyUri"]
-	switch emulator := values["UseDevelopmentStorage"]; {
-	case strings.EqualFold(emulator, "true"):
-		if len(values) > 2 || len(values) > 1 && proxy == "" {
-			return Connection{}, errors.New("has UseDevelopmentStorage=true, beside which only " +
-				"DevelopmentStorageProxyUri may stand")
-		}
+	emulator, proxy := values["UseDevelopmentStorage"], values["DevelopmentStorageProxyUri"]
+	switch isOn := strings.EqualFold(emulator, "true"); {
+	case !isOn && emulator != "" && !strings.EqualFold(emulator, "false"):
+		return wrong("has a UseDevelopmentStorage that is not true")
+	case !isOn && proxy != "":
+		return wrong("has a DevelopmentStorageProxyUri without UseDevelopmentStorage=true")
+	case isOn && (len(values) > 2 || len(values) > 1 && proxy == ""):
+		return wrong("has UseDevelopmentStorage=true, beside which only " +
+			"DevelopmentStorageProxyUri may stand")
+	case isOn:
 		values, _ = connectionPairs(developmentStorage)
-		if proxy != "" {
-			u, err := url.Parse(proxy)
-			if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-				return Connection{}, errors.New("has a DevelopmentStorageProxyUri that is no URL " +
-					"such as http://azurite")
-			}
-			for key, port := range map[string]string{"BlobEndpoint": "10000",
-				"TableEndpoint": "10002"} {
-				values[key] = u.Scheme + "://" + net.JoinHostPort(u.Hostname(), port) +
-					"/devstoreaccount1"
-			}
+		if proxy == "" {
+			break
 		}
-	case emulator != "" && !strings.EqualFold(emulator, "false"):
-		return Connection{}, errors.New("has a UseDevelopmentStorage that is not true")
-	case proxy != "":
-		return Connection{}, errors.New(
-			"has a DevelopmentStorageProxyUri without UseDevelopmentStorage=true")
+		u, err := url.Parse(proxy)
+		if err != nil || !isHTTP(u) || u.Hostname() == "" {
+			return wrong("has a DevelopmentStorageProxyUri that is no URL such as http://azurite")
+		}
+		for key, port := range map[string]string{"BlobEndpoint": "10000",
+			"TableEndpoint": "10002"} {
+			values[key] = u.Scheme + "://" + net.JoinHostPort(u.Hostname(), port) +
+				"/devstoreaccount1"
+		}
 	}
 	c := Connection{account: values["AccountName"], key: values["AccountKey"],
 		sas: strings.TrimPrefix(values["SharedAccessSignature"], "?")}
@@ -222,13 +221,11 @@ func parseConnectionString(s string) (Connection, error) {
 	suffix := cmp.Or(values["EndpointSuffix"], "core.windows.net")
 	switch {
 	case scheme != "http" && scheme != "https":
-		return Connection{}, errors.New("has a DefaultEndpointsProtocol that is not https, or http")
+		return wrong("has a DefaultEndpointsProtocol that is not https, or http")
 	case !suffixForm.MatchString(suffix):
-		return Connection{}, errors.New(
-			"has an EndpointSuffix that is no host name such as core.windows.net")
+		return wrong("has an EndpointSuffix that is no host name such as core.windows.net")
 	case c.account != "" && !accountForm.MatchString(c.account):
-		return Connection{}, errors.New(
-			"has an AccountName with other signs than letters and digits")
+		return wrong("has an AccountName with other signs than letters and digits")
 	}
 	for i, endpoint := range []*string{&c.tables, &c.blobs, &c.tablesCopy} {
 		key := []string{"TableEndpoint", "BlobEndpoint", "TableSecondaryEndpoint"}[i]
@@ -238,23 +235,22 @@ func parseConnectionString(s string) (Connection, error) {
 			given = fmt.Sprintf("%s://%s.%s.%s", scheme, c.account, service, suffix)
 		}
 		*endpoint = strings.TrimRight(given, "/")
-		if u, err := url.Parse(given); given != "" && (err != nil || u.Scheme != "http" &&
-			u.Scheme != "https" || u.Host == "") {
-			return Connection{}, fmt.Errorf("has a %s that is no http or https URL", key)
+		if u, err := url.Parse(given); given != "" && (err != nil || !isHTTP(u) || u.Host == "") {
+			return wrong("has a " + key + " that is no http or https URL")
 		}
 	}
-	switch {
+	switch _, err := base64.StdEncoding.DecodeString(c.key); {
 	case c.key != "" && c.account == "":
-		return Connection{}, errors.New("has an AccountKey but no AccountName")
+		return wrong("has an AccountKey but no AccountName")
 	case c.key == "" && c.sas == "":
-		return Connection{}, errors.New("is not complete: it lacks an AccountKey, or a " +
-			"SharedAccessSignature")
-	}
-	if _, err := base64.StdEncoding.DecodeString(c.key); err != nil {
-		return Connection{}, errors.New("has an AccountKey that is not valid base64")
+		return wrong("is not complete: it lacks an AccountKey, or a SharedAccessSignature")
+	case err != nil:
+		return wrong("has an AccountKey that is not valid base64")
 	}
 	return c, nil
 }
+
+func isHTTP(u *url.URL) bool { return u.Scheme == "http" || u.Scheme == "https" }
 
 func parseIdentity(getenv func(string) string, name string) (Connection, error) {
 	setting := func(part string) string { return strings.TrimSpace(getenv(name + "__" + part)) }

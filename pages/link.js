@@ -3,7 +3,8 @@
 import { bare, byId, complete, copy, nameOf, say, time } from "./common.js";
 import { changed } from "./list.js";
 import { act, badge, blame, clear, el, fromField, labels, later, split, stateOf, toField, words, wrong } from "./parts.js";
-import { api, choosy, domains, groupOf, look, me, ownerText, session, to, unchanged, whose } from "./session.js";
+import { patch } from "./patch.js";
+import { api, choosy, domains, groupOf, look, me, ownerText, session, to, whose } from "./session.js";
 
 const form = byId("form");
 const fields = form.elements;
@@ -353,9 +354,6 @@ byId("drag").addEventListener("toggle", () => import("./drag.js").then(({ offer 
 byId("link-copy").addEventListener("click", () => copy(link.shortUrl));
 byId("link-code").addEventListener("click", () => import("./qr.js").then(({ showQR }) => showQR(link), () => say("The service did not respond. Try again in a moment.")));
 
-// patch edits the link, unless it has changed since it was read.
-const patch = async (body) => api("PATCH", pathOf(nameOf(link)), { body, has: "shortUrl", headers: { "Content-Type": "application/merge-patch+json", ...await unchanged(tagged) } });
-
 // conflicting reports whether a problem is that the link has changed since it was read.
 const conflicting = (problem) => ["precondition", "conflict", "link-deleted"].includes(problem.kind);
 
@@ -378,7 +376,7 @@ function rebase(response, values = base) {
 async function patchOrLoad(body) {
   const name = nameOf(link);
   try {
-    const response = await patch(body);
+    const response = await patch(tagged, body);
     rebase(response);
     return response.body;
   } catch (problem) {
@@ -470,7 +468,7 @@ form.addEventListener("submit", async (event) => {
     if (link && !Object.keys(body).length) return say("Nothing has changed");
     try {
       if (!link) return made(await api("POST", "api/shorten", { body: { ...body, owner: whose || undefined }, has: "shortUrl" }), sent);
-      const response = await patch(body);
+      const response = await patch(tagged, body);
       if (drafts.has(name)) keepDraft(name, differing(drafts.get(name), sent));
       const here = rebase(response, sent);
       say(here && unsaved() ? "Saved, but for what you typed meanwhile" : "Saved");

@@ -3,7 +3,8 @@
 import { bare, byId, nameOf, say } from "./common.js";
 import { changed } from "./list.js";
 import { count, el, fromField, part, split, wait } from "./parts.js";
-import { api, unchanged } from "./session.js";
+import { patch, pathOf, unchanged } from "./patch.js";
+import { api } from "./session.js";
 
 const most = 100; // links at once
 const atOnce = 4; // calls
@@ -112,9 +113,6 @@ async function work(jobs, repeated) {
   return failed;
 }
 
-const pathOf = (link) => `api/links/${nameOf(link)}`;
-const patch = async (link, body, read) => api("PATCH", pathOf(link), { body, has: "shortUrl", headers: { "Content-Type": "application/merge-patch+json", ...await unchanged(read) } });
-
 const same = (a, b) => a.toLowerCase() === b.toLowerCase();
 const changes = {
   tag: (link, { tags }) => ({ tags: [...link.tags, ...tags.filter((tag) => !link.tags.some((has) => same(has, tag)))] }),
@@ -138,9 +136,9 @@ async function change(link, what, given) {
   const becomes = changes[what](body, given);
   const [name] = Object.keys(becomes);
   if (JSON.stringify(becomes[name]) === JSON.stringify(body[name])) return;
-  const done = await patch(link, becomes, read);
+  const done = await patch(read, becomes);
   changed(done.body);
-  undoes.push([link, async () => changed((await patch(link, { [name]: body[name] }, done)).body)]);
+  undoes.push([link, async () => changed((await patch(done, { [name]: body[name] })).body)]);
 }
 
 const did = { tag: "tagged", untag: "without these tags", end: "with a new end", disable: "disabled", enable: "enabled", delete: "deleted" };

@@ -1,10 +1,10 @@
 // Who is signed in: with an API key, or with an ID token that oidc.js gets. The key or token is in
 // the session storage of this tab, and nowhere else.
 
-import { bare, busy, byId, call, credential, isBusy, isName, isToken, keepMade, lastOut, madeHere, most, nameOf, outAt, Problem } from "./common.js";
+import { bare, busy, byId, call, credential, credentialAt, isBusy, isName, isToken, keepMade, madeHere, most, Problem } from "./common.js";
 
 const { issuer } = byId("manage").dataset;
-const names = { credential: "tiney.credential", since: "tiney.since", draft: "tiney.draft", out: "tiney.out", unclaimed: "tiney.unclaimed", handed: "tiney.handed" };
+const names = { draft: "tiney.draft", out: "tiney.out", unclaimed: "tiney.unclaimed", handed: "tiney.handed" };
 
 let token = credential();
 
@@ -121,20 +121,8 @@ export async function api(method, path, { asks = true, ...options } = {}) {
   }
 }
 
-// unchanged returns the header by which a call does nothing if a link has changed since it was read.
-// A proxy may have dropped the tag of what was read. Then the link is read again, and has to be of
-// the same time.
-export async function unchanged({ headers, body }) {
-  const etag = headers.get("ETag");
-  if (etag) return { "If-Match": etag };
-  const now = await api("GET", `api/links/${nameOf(body)}`, { has: "shortUrl" });
-  if (now.body.updatedAtUtc === body.updatedAtUtc) return {};
-  throw new Problem(412, { type: "/problems/precondition", title: "The link was changed meanwhile" });
-}
-
 // signIn finds out who a token belongs to, and stores the token. It throws a Problem.
 async function signIn(given) {
-  const out = lastOut();
   const asked = call("GET", "api/domains", { token: given, has: "items" }).catch(() => ({ body: { items: [] } }));
   const { body } = await call("GET", "api/me", { token: given, has: "owner" });
   if (!body.owner) throw new Problem(403, { title: "No API key", detail: "This is the claim token of a single link. Sign in with an API key." });
@@ -144,19 +132,16 @@ async function signIn(given) {
   me = { groups: [], ...body };
   store(names.out, null);
   try {
-    sessionStorage.setItem(names.credential, token);
-    sessionStorage.setItem(names.since, out);
+    sessionStorage.setItem(credentialAt(), token);
   } catch { /* the token is kept in this page only */ }
   if (before && before.owner !== me.owner) { // nothing of the other person may stay
     session.leaving = true;
     location.reload();
-  } else if (lastOut() !== out) {
-    leave();
   }
 }
 
 // byProvider reports whether the provider has signed them in: only ID tokens begin like this.
-const byProvider = () => Boolean(token?.startsWith("eyJ"));
+const byProvider = () => /^eyJ/.test(token);
 
 // called returns the name that the page shows for who is signed in. That is the owner. If the owner
 // is only a provider's number for a person, it is the person's name, if known.
@@ -168,17 +153,24 @@ export const called = () => byProvider() && me.name || me.owner;
 export function signOut() {
   if (session.draft()?.length && !confirm("What you typed is not saved. Sign out, and lose it?")) return;
   try {
-    localStorage.setItem(outAt, String(Date.now())); // which other tabs hear
-  } catch { /* it is full, or not allowed */ }
+    localStorage.setItem(names.out, Date.now()); // which other tabs hear
+  } catch { /* full, or not allowed */ }
   forgetMe();
   reload();
 }
 
-// forgetMe removes what this tab has stored of the person. The page is then at this address.
-function forgetMe(address = location.pathname) {
+// stored returns what this tab has stored of the person, by name.
+function stored() {
   try {
-    Object.values(names).forEach((name) => sessionStorage.removeItem(name));
-  } catch { /* nothing was stored */ }
+    return Object.keys(sessionStorage).filter((name) => /^tiney\.(?!flow)/.test(name));
+  } catch {
+    return [];
+  }
+}
+
+// forgetMe removes that.
+function forgetMe(address = location.pathname) {
+  stored().forEach((name) => store(name, null));
   keepMade(madeHere().filter((link) => !link.own));
   store(names.out, true); // so that this tab does not ask others when it is loaded again
   history.replaceState({ signedOut: true, provider: byProvider() }, "", address);
@@ -199,15 +191,13 @@ window.addEventListener("pageshow", (event) => {
 export async function resume() {
   const response = new URLSearchParams(location.search);
   if (response.has("state")) return signIn(await (await import("./oidc.js")).finish(response)).then(() => true);
-  const given = token ?? (read(names.out) || location.search.includes("error=") ? null : await fromOtherTab()); // error: the provider has refused somebody
-  if (given) await signIn(given);
+  token ??= read(names.out) || location.search.includes("error=") ? null : await fromOtherTab(); // error: the provider has refused somebody
+  if (token) await signIn(token);
   return Boolean(me);
 }
 
-// Tabs of this page tell each other who is signed in. Only pages of this origin hear them. The
-// storage of each stays its own.
+// Tabs of this page tell each other who is signed in. The storage of each stays its own.
 const tabs = new BroadcastChannel(`tiney ${new URL("../", import.meta.url).pathname}`);
-const answerTime = 300; // ms
 
 let heard = () => {}; // gets the credential that another tab tells
 
@@ -215,24 +205,21 @@ let heard = () => {}; // gets the credential that another tab tells
 const fromOtherTab = () => new Promise((resolve) => {
   heard = resolve;
   tabs.postMessage({ asks: true });
-  setTimeout(() => resolve(null), answerTime);
+  setTimeout(() => resolve(null), 300);
 });
 
-// A tab tells its credential only while somebody may have opened the other tab from it, since any page
-// of this origin can ask. The admin key is never told.
-const tellTime = 60_000; // ms
-let seen = -Infinity; // when this tab was hidden last
+// Any page of this origin can ask: tabs tell for a minute after they were visible, and never the
+// admin key.
+let seen = 0;
 document.addEventListener("visibilitychange", () => { seen = Date.now(); });
-const tells = () => me && me.owner !== "admin" && (document.visibilityState === "visible" || Date.now() - seen < tellTime);
+const tells = () => me && me.owner !== "admin" && (!document.hidden || Date.now() - seen < 60_000);
 
 tabs.onmessage = ({ data }) => {
   if (data.asks && tells()) tabs.postMessage({ credential: token });
   if (data.credential) heard(data.credential);
 };
 
-window.addEventListener("storage", ({ key }) => {
-  if (key === outAt && me) leave();
-});
+window.addEventListener("storage", ({ key }) => key === names.out && token && leave());
 
 // leave is called when another tab was signed out. What is typed here stays, but nothing of the
 // service can be called until somebody signs in.
@@ -329,8 +316,5 @@ function signInAgain(problem) {
 
 byId("again-not").addEventListener("click", () => byId("again").close());
 
-// Another tab was signed out while this one was elsewhere. An address with a state is the provider's
-// response: somebody signs in anew.
-try {
-  if (!token && names.credential in sessionStorage && !new URLSearchParams(location.search).has("state")) forgetMe(location.href);
-} catch { /* the browser stores nothing for pages */ }
+// Another tab was signed out while this one was elsewhere. With a state, somebody signs in anew.
+if (!token && stored().join().includes("tiney.credential") && !location.search.includes("state=")) forgetMe(location.href);

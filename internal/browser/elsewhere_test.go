@@ -146,8 +146,8 @@ func TestManageTabs(t *testing.T) {
 func TestManageTellsOtherTabs(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	const hide = `void (Object.defineProperty(document, "visibilityState", { configurable: true, ` +
-		`value: "hidden" }), document.dispatchEvent(new Event("visibilitychange")))`
+	const hide = `void (Object.defineProperty(document, "hidden", { configurable: true, ` +
+		`value: true }), document.dispatchEvent(new Event("visibilitychange")))`
 	const later = `void (Date.now = ((now) => () => now() + %d)(Date.now))`
 	signedIn := func(in *Page, is bool) {
 		t.Helper()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -139,6 +140,9 @@ func LookupAllowed(ctx context.Context) bool { return ctx.Value(withoutLookup{})
 // ErrAmbiguous or ErrUnavailable.
 func (a *Authenticator) Caller(ctx context.Context, h http.Header) (Caller, error) {
 	authorization, apiKey := h.Values("Authorization"), h.Values("X-Api-Key")
+	if len(authorization) == 1 && isBasic(authorization[0]) {
+		authorization = nil
+	}
 	switch {
 	case len(authorization)+len(apiKey) == 0:
 		return Caller{}, nil
@@ -161,6 +165,16 @@ func (a *Authenticator) Caller(ctx context.Context, h http.Header) (Caller, erro
 		}
 	}
 	return Caller{}, fmt.Errorf("%w: its scheme is not Bearer", ErrInvalid)
+}
+
+// isBasic reports whether a line is of the scheme Basic (RFC 7617). It is nobody's here: proxies
+// that ask for a password use it, and pass it on. Who sends an API key by it does not mean to be
+// nobody.
+func isBasic(line string) bool {
+	scheme, text, _ := strings.Cut(line, " ")
+	decoded, err := base64.StdEncoding.DecodeString(strings.TrimLeft(text, " "))
+	return strings.EqualFold(scheme, "Basic") && err == nil &&
+		!strings.Contains(string(decoded), keyPrefix)
 }
 
 // secret returns the caller that presents s. If bearer is true, s may also be an ID token or a

@@ -3,6 +3,7 @@ package access_test
 import (
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"net/http"
 	"reflect"
@@ -108,6 +109,15 @@ func TestCaller(t *testing.T) {
 		"no credentials": {lines{"Accept: */*"}, nobody, nil},
 		"what is not one": {lines{"X-Functions-Key: " + key, "Cookie: a=" + key}, nobody,
 			nil},
+		"Basic":       {lines{"Authorization: Basic YWRhOmFkYQ=="}, nobody, nil},
+		"basic":       {lines{"Authorization: basic YWRhOmFkYQ=="}, nobody, nil},
+		"Basic alone": {lines{"Authorization: Basic"}, nobody, nil},
+		"a key beside Basic": {lines{"Authorization: Basic YWRhOmFkYQ==", "X-Api-Key: " + key}, ada,
+			nil},
+		"the admin key beside BASIC": {lines{"Authorization: BASIC  YWRhOmFkYQ==",
+			"X-Api-Key: " + adminKey}, admin, nil},
+		"an unknown key beside Basic": {lines{"Authorization: Basic YWRhOmFkYQ==", "X-Api-Key: " +
+			unknown}, nobody, invalid},
 		"a key":              {lines{bearer + key}, ada, nil},
 		"a key in X-Api-Key": {lines{"X-Api-Key: " + key}, ada, nil},
 		"bearer":             {lines{"Authorization: bearer " + key}, ada, nil},
@@ -129,7 +139,16 @@ func TestCaller(t *testing.T) {
 		"a token in X-Api-Key":       {lines{"X-Api-Key: " + jwt}, nobody, invalid},
 		"a claim token in X-Api-Key": {lines{"X-Api-Key: " + claim}, nobody, invalid},
 		"a token without a provider": {lines{bearer + jwt}, nobody, invalid},
-		"Basic":                      {lines{"Authorization: Basic YWRhOmFkYQ=="}, nobody, invalid},
+		"a key by Basic": {lines{"Authorization: Basic " +
+			base64.StdEncoding.EncodeToString([]byte(key+":"))}, nobody, invalid},
+		"a key by Basic, as the password": {lines{"Authorization: Basic " +
+			base64.StdEncoding.EncodeToString([]byte("ada:"+key))}, nobody, invalid},
+		"Basic, not in base64": {lines{"Authorization: Basic a:b"}, nobody, invalid},
+		"Basic with a tab":     {lines{"Authorization: Basic\tYWRhOmFkYQ=="}, nobody, invalid},
+		"Negotiate":            {lines{"Authorization: Negotiate YWRhOmFkYQ=="}, nobody, invalid},
+		"NTLM":                 {lines{"Authorization: NTLM YWRhOmFkYQ=="}, nobody, invalid},
+		"ApiKey":               {lines{"Authorization: ApiKey " + key}, nobody, invalid},
+		"token":                {lines{"Authorization: token " + key}, nobody, invalid},
 		"Digest": {lines{
 			`Authorization: Digest username="ada", realm="a", nonce="b", uri="/", response="c"`},
 			nobody, invalid},
@@ -149,8 +168,15 @@ func TestCaller(t *testing.T) {
 
 		"two credentials": {lines{bearer + key, "X-Api-Key: " + key}, nobody,
 			ambiguous},
-		"two, one of them Basic": {
-			lines{"Authorization: Basic YWRhOmFkYQ==", "X-Api-Key: " + key}, nobody, ambiguous},
+		"two, one of them Digest": {lines{`Authorization: Digest username="ada"`, "X-Api-Key: " +
+			key}, nobody, ambiguous},
+		"two, one by Basic": {lines{"Authorization: Basic " +
+			base64.StdEncoding.EncodeToString([]byte(key+":")), "X-Api-Key: " + key}, nobody,
+			ambiguous},
+		"two lines of Basic and one of X-Api-Key": {lines{"Authorization: Basic YWRhOmFkYQ==",
+			"Authorization: Basic YWRhOmFkYQ==", "X-Api-Key: " + key}, nobody, ambiguous},
+		"two lines of X-Api-Key beside Basic": {lines{"Authorization: Basic YWRhOmFkYQ==",
+			"X-Api-Key: " + key, "X-Api-Key: " + key}, nobody, ambiguous},
 		"two, one of them empty": {lines{"Authorization:", "X-Api-Key: " + key}, nobody,
 			ambiguous},
 		"two lines": {lines{bearer + key, bearer + key}, nobody, ambiguous},

@@ -21,7 +21,12 @@ func signInGroups(t testing.TB, p *oidcprovider.Provider, claim string, clock *l
 	var lost []string
 	return signInWith(t, access.OIDCConfig{Issuer: p.Issuer(), ClientID: oidcprovider.ClientID,
 		AdminRole: "admin", GroupsClaim: claim,
-		GroupsLost: func(reason string) { lost = append(lost, reason) }}, clock), &lost
+		Lost: func(what access.Lost, reason string) {
+			if what != access.LostGroups {
+				reason = fmt.Sprint(what, reason)
+			}
+			lost = append(lost, reason)
+		}}, clock), &lost
 }
 
 // names returns n groups of at least so many characters.
@@ -48,6 +53,7 @@ func TestGroups(t *testing.T) {
 	t.Parallel()
 	p, clock := oidcprovider.Start(t, oidcprovider.Options{Alg: "ES256"}), linkstest.NewClock()
 	longest := strings.Repeat("ß", 128)
+	const inMap = "in a map, one is not an object, true or false"
 	const many, none, text, length = "there are more than 200",
 		"the token has none, because they are too many", "one is not a string",
 		"one does not have 1 to 128 printable characters"
@@ -70,7 +76,25 @@ func TestGroups(t *testing.T) {
 		"no texts": {claims{"groups": []any{1, "a", nil, []string{"b"}, members{"c": "d"}}},
 			[]string{"a"}, []string{text}},
 		"a number":       {claims{"groups": 1}, nil, []string{text}},
-		"an object":      {claims{"groups": members{"a": "b"}}, nil, []string{text}},
+		"true":           {claims{"groups": true}, nil, []string{text}},
+		"a list in one":  {claims{"groups": [][]string{{"a"}}}, nil, []string{text}},
+		"maps in a list": {claims{"groups": []members{{"a": members{}}}}, nil, []string{text}},
+		"a map, by Zitadel": {claims{"groups": members{"ops": members{"1": "org.example", "2": "x"},
+			"dev": members{"1": "org.example"}}}, []string{"dev", "ops"}, nil},
+		"a map of nothing":    {claims{"groups": members{}}, nil, nil},
+		"a map of empty maps": {claims{"groups": members{"a": members{}}}, []string{"a"}, nil},
+		"a map of true": {claims{"groups": members{"a": true, "b": false}}, []string{"a"},
+			nil},
+		"a map of null": {claims{"groups": members{"a": nil, "b": members{}}}, []string{"b"},
+			nil},
+		"a map of texts": {claims{"groups": members{"id": "1", "name": "x"}}, nil,
+			[]string{inMap}},
+		"a map of lists": {claims{"groups": members{"roles": []string{"x"}}}, nil,
+			[]string{inMap}},
+		"a map of numbers": {claims{"groups": members{"a": 1, "b": members{}}}, []string{"b"},
+			[]string{inMap}},
+		"names that are none": {claims{"groups": members{"": members{}, "a\n": members{},
+			longest + "x": true, "b": true}}, []string{"b"}, []string{length}},
 		"twice":          {claims{"groups": []string{"a", "b", "a", "A"}}, []string{"a", "b", "A"}, nil},
 		"200":            {claims{"groups": names(200, 36)}, names(200, 36), nil},
 		"201":            {claims{"groups": names(201, 36)}, names(200, 36), []string{many}},
@@ -161,6 +185,51 @@ func TestClaimsThatAreGroups(t *testing.T) {
 	}
 	wantError(t, "a token that is too long", a, p.SignInWith(t, "ada",
 		claims{"groups": names(200, 96)}), access.ErrInvalid)
+}
+
+// Roles have the shapes of groups. What is not understood is told once.
+func TestShapesOfRoles(t *testing.T) {
+	t.Parallel()
+	p, clock := oidcprovider.Start(t, oidcprovider.Options{Alg: "ES256"}), linkstest.NewClock()
+	for name, test := range map[string]struct {
+		roles any
+		admin bool
+		told  bool
+	}{
+		"a text":            {"admin", true, false},
+		"another text":      {"admin user", false, false},
+		"a list":            {[]string{"user", "admin"}, true, false},
+		"a map":             {members{"admin": members{"1": "org.example"}}, true, false},
+		"a map with others": {members{"user": members{}, "admin": members{}}, true, false},
+		"a map of others":   {members{"user": members{"admin": members{}}}, false, false},
+		"a map, true":       {members{"admin": true}, true, false},
+		"a map, false":      {members{"admin": false}, false, false},
+		"a map, null":       {members{"admin": nil}, false, false},
+		"another case":      {members{"Admin": members{}}, false, false},
+		"null":              {nil, false, false},
+		"nothing":           {[]string{}, false, false},
+		"true":              {true, false, true},
+		"a number":          {1, false, true},
+		"a map of texts":    {members{"admin": "no"}, false, true},
+		"a map of lists":    {members{"roles": []string{"admin"}}, false, true},
+		"a list of maps":    {[]members{{"name": "admin"}}, false, true},
+		"a list of lists":   {[][]string{{"admin"}}, false, true},
+		"a list of more":    {[]any{1, "admin"}, true, true},
+		"a list of null":    {[]any{nil}, false, true},
+		"a map of more":     {members{"a": 1, "admin": members{}}, true, true},
+		"a map of maps of roles": {members{"service": members{"roles": []string{"admin"}}}, false,
+			false},
+	} {
+		a, lost := signInGroups(t, p, "", clock)
+		token := p.SignInWith(t, "ada", claims{"roles": test.roles})
+		for range 2 {
+			got, err := bearer(t, a, token)
+			if err != nil || got.Admin != test.admin || (len(*lost) == 1) != test.told ||
+				test.told && !strings.HasPrefix((*lost)[0], fmt.Sprint(access.LostRoles)) {
+				t.Errorf("%s: an admin: %t, %v; told: %q", name, got.Admin, err, *lost)
+			}
+		}
+	}
 }
 
 // A group that is taken away is missing from the next token. The one before has it until it ends.

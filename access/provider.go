@@ -30,13 +30,23 @@ type OIDCConfig struct {
 	// GroupsClaim is the claim with the groups that a person belongs to; "": there are no groups.
 	GroupsClaim string
 	Scopes      string // what signing in asks for, separated by spaces
-	// GroupsLost, unless nil, is called when groups of a token are left out, once for each reason.
-	GroupsLost func(reason string)
+	// Lost, unless nil, is called when something of the provider is left out, once for each reason.
+	Lost func(what Lost, reason string)
 	// Failed, unless nil, gets the error if the provider's keys could not be fetched, at most about
 	// every five seconds. The text of the error is fit for a log. No request fails while the known
 	// keys serve.
 	Failed func(error)
 }
+
+// Lost names what of a provider can be left out.
+type Lost int
+
+// What can be left out.
+const (
+	LostGroups Lost = iota // of a token
+	LostRoles              // of a token
+	LostKey                // of the provider's set
+)
 
 // The life of a provider's keys. Their age counts from the start of the fetch that brought them.
 const (
@@ -67,7 +77,7 @@ type provider struct {
 	client *http.Client
 	limit  time.Duration // of a fetch
 	now    func() time.Time
-	lost   sync.Map // the reasons that GroupsLost was called with
+	lost   sync.Map // what Lost was called with
 
 	mu       sync.Mutex
 	keys     []providerKey
@@ -242,8 +252,11 @@ func (p *provider) download(ctx context.Context) (keys []providerKey, tokens str
 			maxKeys)
 	}
 	for _, raw := range set.Keys {
-		if k, ok := parseKey(raw); ok {
+		switch k, wrong := parseKey(raw); {
+		case k.key != nil:
 			keys = append(keys, k)
+		case wrong != "":
+			p.lose(LostKey, fmt.Sprintf("the key %.50q %s", k.kid, wrong))
 		}
 	}
 	return keys, p.origin(discovery.Tokens), nil
@@ -280,50 +293,78 @@ func (p *provider) get(ctx context.Context, address string, document any) error 
 	return nil
 }
 
-// parseKey parses a JSON Web Key (RFC 7517). Sets also have keys for other purposes. ok reports
-// whether the key can check ID tokens.
-func parseKey(raw []byte) (_ providerKey, ok bool) {
+// parseKey parses a JSON Web Key (RFC 7517). Without a key in its result, the key cannot check ID
+// tokens. wrong then says why; it is "" for a key that is for something else than signatures.
+func parseKey(raw []byte) (parsed providerKey, wrong string) {
 	var k struct {
-		Type       string    `json:"kty"`
-		ID         string    `json:"kid"`
-		Use        string    `json:"use"`
-		Operations []string  `json:"key_ops"`
-		Algorithm  string    `json:"alg"`
-		Curve      string    `json:"crv"`
-		N          base64url `json:"n"`
-		E          base64url `json:"e"`
-		X          base64url `json:"x"`
-		Y          base64url `json:"y"`
+		Type       string   `json:"kty"`
+		ID         string   `json:"kid"`
+		Use        string   `json:"use"`
+		Operations []string `json:"key_ops"`
+		Algorithm  string   `json:"alg"`
+		Curve      string   `json:"crv"`
+		N          string   `json:"n"`
+		E          string   `json:"e"`
+		X          string   `json:"x"`
+		Y          string   `json:"y"`
 	}
-	if json.Unmarshal(raw, &k) != nil || k.Use != "" && k.Use != "sig" ||
-		k.Operations != nil && !slices.Contains(k.Operations, "verify") {
-		return providerKey{}, false
+	if json.Unmarshal(raw, &k) != nil {
+		return providerKey{kid: k.ID}, "is not of the JSON that it should be"
 	}
-	parsed := providerKey{kid: k.ID}
+	parsed.kid = k.ID
+	n, e, x, y := number(k.N), number(k.E), number(k.X), number(k.Y)
+	kind := k.Type
+	if kind == "EC" {
+		kind += " " + k.Curve
+	}
+	switch kind {
+	case "RSA":
+		parsed.alg = "RS256"
+	case "EC P-256":
+		parsed.alg = "ES256"
+	}
 	switch {
+	case k.Use == "enc", k.Operations != nil && !slices.Contains(k.Operations, "sign") &&
+		!slices.Contains(k.Operations, "verify"):
+	case k.Use != "" && k.Use != "sig":
+		wrong = fmt.Sprintf("is for the use %.20q, and not for sig", k.Use)
+	case k.Operations != nil && !slices.Contains(k.Operations, "verify"):
+		wrong = "is not to verify, by its key_ops"
+	case parsed.alg == "":
+		wrong = fmt.Sprintf("is of the kind %.20q: only RSA and EC P-256 are known here", kind)
+	case k.Algorithm != "" && k.Algorithm != parsed.alg:
+		wrong = fmt.Sprintf("is for %.20q: only RS256 and ES256 are known here", k.Algorithm)
+	case k.Type == "RSA" && (n == nil || e == nil), k.Type == "EC" && (x == nil || y == nil):
+		wrong = "has a number that is not in base64url"
+	case k.Type == "RSA" && (n.BitLen() < minRSA || n.BitLen() > maxRSA):
+		wrong = fmt.Sprintf("has %d bits, and not %d to %d", n.BitLen(), minRSA, maxRSA)
+	case k.Type == "RSA" && (e.BitLen() < 2 || e.BitLen() > 31): // an int may have 32 bits
+		wrong = "has an exponent of 1, or of more than 31 bits"
 	case k.Type == "RSA":
-		n, e := new(big.Int).SetBytes(k.N), new(big.Int).SetBytes(k.E)
-		if n.BitLen() < minRSA || n.BitLen() > maxRSA ||
-			e.BitLen() < 2 || e.BitLen() > 31 { // an int may have 32 bits
-			return providerKey{}, false
-		}
-		parsed.alg, parsed.key = "RS256", &rsa.PublicKey{N: n, E: int(e.Int64())}
-	case k.Type == "EC" && k.Curve == "P-256":
-		uncompressed := slices.Concat([]byte{4}, k.X, k.Y)
+		parsed.key = &rsa.PublicKey{N: n, E: int(e.Int64())}
+	case x.BitLen() > 256 || y.BitLen() > 256:
+		wrong = "has a coordinate of more than 256 bits"
+	default:
+		uncompressed := make([]byte, 65)
+		uncompressed[0] = 4
+		x.FillBytes(uncompressed[1:33])
+		y.FillBytes(uncompressed[33:])
 		point, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), uncompressed)
 		if err != nil {
-			return providerKey{}, false
+			return parsed, "is no point of its curve"
 		}
-		parsed.alg, parsed.key = "ES256", point
+		parsed.key = point
 	}
-	return parsed, parsed.key != nil && (k.Algorithm == "" || k.Algorithm == parsed.alg)
+	return parsed, wrong
 }
 
-// base64url is a number of a JSON Web Key: its big-endian bytes in base64url without padding.
-type base64url []byte
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (b *base64url) UnmarshalText(text []byte) (err error) {
-	*b, err = base64.RawURLEncoding.AppendDecode(nil, text)
-	return err
+// number returns a number of a JSON Web Key, or nil. It should be big-endian, in base64url without
+// padding. Some providers pad it, use standard base64, leave out zeros in front, or add one.
+func number(text string) *big.Int {
+	text = strings.NewReplacer("+", "-", "/", "_").Replace(strings.TrimRight(text, "="))
+	octets, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(octets) == 0 {
+		return nil
+	}
+	return new(big.Int).SetBytes(octets)
 }

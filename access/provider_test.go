@@ -1,11 +1,13 @@
 package access_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -386,40 +388,86 @@ func TestKeysOfOtherPurposes(t *testing.T) {
 	}
 	p256, small, large := elliptical(elliptic.P256()), numeric(1024), numeric(2048)
 	ec, rsaKey := oidcprovider.Key{Private: p256}, oidcprovider.Key{Private: large}
+	// short returns a key with a coordinate that begins with zeros, and that one without them.
+	short := func(coordinate int) (oidcprovider.Key, string) {
+		for {
+			key := elliptical(elliptic.P256())
+			point, err := key.PublicKey.Bytes() // 4, x, y
+			if err != nil {
+				t.Fatal(err)
+			}
+			if own := point[1+32*coordinate:][:32]; own[0] == 0 {
+				return oidcprovider.Key{Private: key},
+					base64.RawURLEncoding.EncodeToString(bytes.TrimLeft(own, "\x00"))
+			}
+		}
+	}
+	shortX, x := short(0)
+	shortY, y := short(1)
+	longer := func(text string) string { // with a zero in front, as Java writes numbers
+		octets, err := base64.RawURLEncoding.DecodeString(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return base64.RawURLEncoding.EncodeToString(append([]byte{0}, octets...))
+	}
+	standard := strings.NewReplacer("-", "+", "_", "/").Replace
+	n, ecX := rsaKey.JWK(t)["n"], ec.JWK(t)["x"]
+	const ok, silent = "ok", "" // else what is told of the key
 	for name, c := range map[string]struct {
 		key  oidcprovider.Key
 		with members // nil removes a member
-		ok   bool
+		want string
 	}{
-		"an EC key":  {ec, nil, true},
-		"an RSA key": {rsaKey, nil, true},
+		"an EC key":  {ec, nil, ok},
+		"an RSA key": {rsaKey, nil, ok},
 		"for signatures": {ec, members{"use": "sig", "alg": "ES256",
-			"key_ops": []string{"sign", "verify"}}, true},
-		"with members unknown here": {ec, members{"x5t": "AAAA", "ext": true}, true},
+			"key_ops": []string{"sign", "verify"}}, ok},
+		"with members unknown here":  {ec, members{"x5t": "AAAA", "ext": true}, ok},
+		"with members of other keys": {rsaKey, members{"crv": "", "x": "!", "y": ""}, ok},
+		"padded":                     {rsaKey, members{"n": n + "==", "e": "AQAB="}, ok},
+		"in standard base64":         {rsaKey, members{"n": standard(n)}, ok},
+		"in standard base64, padded": {rsaKey, members{"n": standard(n) + "=="}, ok},
+		"with line breaks":           {rsaKey, members{"n": n[:64] + "\r\n" + n[64:]}, ok},
+		"with a zero in front":       {rsaKey, members{"n": longer(n), "e": "AAEAAQ"}, ok},
+		"EC, padded":                 {ec, members{"x": ecX + "="}, ok},
+		"EC, in standard base64":     {ec, members{"x": standard(ecX) + "="}, ok},
+		"EC, with a zero in front":   {ec, members{"x": longer(ecX)}, ok},
+		"EC, with zeros in front":    {ec, members{"x": "AAAA" + ecX}, ok},
+		"EC, x of 31 octets":         {shortX, members{"x": x}, ok},
+		"EC, y of 31 octets":         {shortY, members{"y": y}, ok},
 
-		"for encryption":        {ec, members{"use": "enc"}, false},
-		"for encryption, RSA":   {rsaKey, members{"use": "enc"}, false},
-		"for another use":       {ec, members{"use": "x"}, false},
-		"for another algorithm": {rsaKey, members{"alg": "RS512"}, false},
-		"for PSS":               {rsaKey, members{"alg": "PS256"}, false},
-		"for key agreement":     {ec, members{"alg": "ECDH-ES"}, false},
-		"for no verification":   {ec, members{"key_ops": []string{"deriveKey"}}, false},
-		"for nothing":           {ec, members{"key_ops": []string{}}, false},
-		"of 1,024 bits":         {oidcprovider.Key{Private: small}, nil, false},
+		"for encryption":      {ec, members{"use": "enc"}, silent},
+		"for encryption, RSA": {rsaKey, members{"use": "enc", "alg": "RSA-OAEP"}, silent},
+		"for no verification": {ec, members{"key_ops": []string{"deriveKey"}}, silent},
+		"for nothing":         {ec, members{"key_ops": []string{}}, silent},
+
+		"for another use":       {ec, members{"use": "x"}, `is for the use "x"`},
+		"to sign":               {ec, members{"key_ops": []string{"sign"}}, "is not to verify"},
+		"for another algorithm": {rsaKey, members{"alg": "RS512"}, `is for "RS512": only RS256`},
+		"for PSS":               {rsaKey, members{"alg": "PS256"}, `is for "PS256"`},
+		"for key agreement":     {ec, members{"alg": "ECDH-ES"}, `is for "ECDH-ES"`},
+		"of 1,024 bits":         {oidcprovider.Key{Private: small}, nil, "has 1024 bits"},
 		"of 1,024 bits and zeros": {oidcprovider.Key{Private: small},
-			members{"n": strings.Repeat("A", 256) + "x"}, false},
-		"of an exponent of 1":      {rsaKey, members{"e": "AQ"}, false},
-		"of a long exponent":       {rsaKey, members{"e": "AQAAAAAB"}, false},
-		"of a huge modulus":        {rsaKey, members{"n": strings.Repeat("_", 1400)}, false},
-		"without a modulus":        {rsaKey, members{"n": nil}, false},
-		"of another curve":         {ec, members{"crv": "P-384"}, false},
-		"of a curve in lower case": {ec, members{"crv": "p-256"}, false},
-		"off the curve":            {ec, members{"x": strings.Repeat("A", 42) + "E"}, false},
-		"without a coordinate":     {ec, members{"y": nil}, false},
-		"of another type":          {ec, members{"kty": "OKP"}, false},
-		"of no type":               {ec, members{"kty": nil}, false},
-		"whose name is no text":    {ec, members{"kid": 1}, false},
-		"of broken base64":         {ec, members{"x": "!"}, false},
+			members{"n": longer(longer(oidcprovider.Key{Private: small}.JWK(t)["n"]))},
+			"has 1024 bits"},
+		"of an exponent of 1": {rsaKey, members{"e": "AQ"}, "has an exponent"},
+		"of a long exponent":  {rsaKey, members{"e": "AQAAAAAB"}, "has an exponent"},
+		"of a huge modulus": {rsaKey, members{"n": strings.Repeat("_", 1400)},
+			"has 8400 bits"},
+		"without a modulus":        {rsaKey, members{"n": nil}, "has a number"},
+		"of another curve":         {ec, members{"crv": "P-384"}, `is of the kind "EC P-384"`},
+		"of a curve in lower case": {ec, members{"crv": "p-256"}, `is of the kind "EC p-256"`},
+		"off the curve": {ec, members{"x": strings.Repeat("A", 42) + "E"},
+			"is no point of its curve"},
+
+		"of a huge coordinate":  {ec, members{"x": "AQ" + ecX + "AA"}, "has a coordinate"},
+		"without a coordinate":  {ec, members{"y": nil}, "has a number"},
+		"of another type":       {ec, members{"kty": "OKP"}, `is of the kind "OKP"`},
+		"of no type":            {ec, members{"kty": nil}, `is of the kind ""`},
+		"whose name is no text": {ec, members{"kid": 1}, "is not of the JSON"},
+		"of broken base64":      {ec, members{"x": "!"}, "has a number"},
+		"of half an octet":      {rsaKey, members{"n": n[:len(n)-1] + "=="}, "has a number"},
 	} {
 		c.key.ID = "published"
 		published := members{}
@@ -434,8 +482,11 @@ func TestKeysOfOtherPurposes(t *testing.T) {
 		publish(t, p, func(keys []members) []members {
 			return append([]members{published}, keys...)
 		})
-		a := signIn(t, p, linkstest.NewClock())
-		if token := c.key.Sign(t, p.Claims("ada"), nil); c.ok {
+		var lost []string
+		a := signInWith(t, access.OIDCConfig{Issuer: p.Issuer(), ClientID: oidcprovider.ClientID,
+			Lost: func(_ access.Lost, reason string) { lost = append(lost, reason) }},
+			linkstest.NewClock())
+		if token := c.key.Sign(t, p.Claims("ada"), nil); c.want == ok {
 			wantOwner(t, name, p, a, token, "ada")
 		} else {
 			wantError(t, name, a, token, access.ErrInvalid)
@@ -443,6 +494,10 @@ func TestKeysOfOtherPurposes(t *testing.T) {
 				!strings.Contains(err.Error(), "no such key") {
 				t.Errorf("%s: it was tried: %v", name, err)
 			}
+		}
+		if told := c.want != ok && c.want != silent; (len(lost) == 1) != told || len(lost) > 1 ||
+			told && !strings.Contains(lost[0], `" `+c.want) {
+			t.Errorf("%s: %q is told", name, lost)
 		}
 		// The other keys of the set still work.
 		wantOwner(t, "beside one "+name, p, a, p.Key().Sign(t, p.Claims("grace"), nil), "grace")

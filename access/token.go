@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -68,7 +69,7 @@ func (p *provider) caller(ctx context.Context, token string) (Caller, error) {
 	return Caller{
 		Owner:  owner,
 		Groups: p.groups(claims),
-		Admin:  p.AdminRole != "" && hasRole(claims["roles"], p.AdminRole),
+		Admin:  p.hasRole(claims["roles"]),
 		Name:   cmp.Or(printable(claims["name"]), printable(claims["preferred_username"])),
 	}, nil
 }
@@ -84,24 +85,18 @@ func (p *provider) groups(claims jwt.MapClaims) (groups []string) {
 	has := claims["hasgroups"]
 	if _, named := elsewhere[p.GroupsClaim]; named ||
 		p.GroupsClaim == "groups" && (has == any(true) || has == any("true")) {
-		p.lose("the token has none, because they are too many")
+		p.lose(LostGroups, "the token has none, because they are too many")
 		return nil
 	}
-	list, ok := claims[p.GroupsClaim].([]any)
-	if one := claims[p.GroupsClaim]; !ok && one != nil {
-		list = []any{one}
-	}
-	for _, value := range list {
-		text, ok := value.(string)
+	for _, text := range p.texts(claims[p.GroupsClaim], LostGroups) {
 		group := p.host + groupMark + text
 		switch {
-		case !ok:
-			p.lose("one is not a string")
 		case !link.IsPrintable(text, maxGroup):
-			p.lose(fmt.Sprintf("one does not have 1 to %d printable characters", maxGroup))
+			p.lose(LostGroups,
+				fmt.Sprintf("one does not have 1 to %d printable characters", maxGroup))
 		case slices.Contains(groups, group):
 		case len(groups) == maxGroups:
-			p.lose(fmt.Sprintf("there are more than %d", maxGroups))
+			p.lose(LostGroups, fmt.Sprintf("there are more than %d", maxGroups))
 			return groups
 		default:
 			groups = append(groups, group)
@@ -110,10 +105,42 @@ func (p *provider) groups(claims jwt.MapClaims) (groups []string) {
 	return groups
 }
 
-// lose reports why groups are left out, unless that was reported before.
-func (p *provider) lose(reason string) {
-	if _, before := p.lost.LoadOrStore(reason, true); !before && p.GroupsLost != nil {
-		p.GroupsLost(reason)
+// texts returns the texts of a claim: one text, a list, or those names of a map that name an object
+// or true, as Zitadel has them ({"admin": {…}}). In a map of texts or lists, such as Keycloak's
+// realm_access, the names describe these. They would be the same for everybody.
+func (p *provider) texts(claim any, what Lost) (texts []string) {
+	list, ok := claim.([]any)
+	if byName, isMap := claim.(map[string]any); isMap {
+		for _, name := range slices.Sorted(maps.Keys(byName)) {
+			switch value := byName[name].(type) {
+			case map[string]any:
+				list = append(list, name)
+			case bool:
+				if value {
+					list = append(list, name)
+				}
+			case nil:
+			default:
+				p.lose(what, "in a map, one is not an object, true or false")
+			}
+		}
+	} else if !ok && claim != nil {
+		list = []any{claim}
+	}
+	for _, value := range list {
+		if text, ok := value.(string); ok {
+			texts = append(texts, text)
+		} else {
+			p.lose(what, "one is not a string")
+		}
+	}
+	return texts
+}
+
+// lose reports why something is left out, unless that was reported before.
+func (p *provider) lose(what Lost, reason string) {
+	if _, before := p.lost.LoadOrStore(fmt.Sprint(what, reason), true); !before && p.Lost != nil {
+		p.Lost(what, reason)
 	}
 }
 
@@ -168,10 +195,9 @@ func reason(err error) error {
 	return jwt.ErrTokenInvalidClaims
 }
 
-// hasRole reports whether a claim, which is a list or one text, has a role.
-func hasRole(claim any, role string) bool {
-	list, ok := claim.([]any)
-	return claim == any(role) || ok && slices.Contains(list, any(role))
+// hasRole reports whether a claim has the role of admins.
+func (p *provider) hasRole(claim any) bool {
+	return p.AdminRole != "" && slices.Contains(p.texts(claim, LostRoles), p.AdminRole)
 }
 
 // printable returns the text of a claim, made fit to be shown; "" if the claim is not a text.

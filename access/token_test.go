@@ -341,7 +341,7 @@ func TestClaims(t *testing.T) {
 		"a mixed list": {claims{"roles": []any{1, nil, map[string]any{},
 			"admin"}}, access.Caller{Admin: true}},
 		"a role as a member": {claims{"roles": map[string]any{"admin": true}},
-			access.Caller{}},
+			access.Caller{Admin: true}},
 		"roles by the claim of another name": {claims{"Roles": "admin", "role": "admin",
 			"groups": []string{"admin"}}, access.Caller{}},
 

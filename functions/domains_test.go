@@ -322,8 +322,13 @@ func TestFallbacks(t *testing.T) {
 		t.Errorf("HEAD /: %d", w.Code)
 	}
 	if w := r.do("POST", "/", "longUrl=https://example.com", "Content-Type",
-		"application/x-www-form-urlencoded"); w.Code != 405 || w.Header().Get("Allow") != "GET, HEAD" {
+		"application/x-www-form-urlencoded"); w.Code != 405 ||
+		w.Header().Get("Allow") != "GET, HEAD, OPTIONS" {
 		t.Errorf("POST /: %d, %s", w.Code, w.Header().Get("Allow"))
+	}
+	if w := r.do("OPTIONS", "/", ""); w.Code != 204 || w.Body.Len() > 0 ||
+		w.Header().Get("Allow") != "GET, HEAD, OPTIONS" {
+		t.Errorf("OPTIONS /: %d, %v %s", w.Code, w.Header(), w.Body)
 	}
 	if w := r.get("/manage"); w.Code != 200 {
 		t.Errorf("/manage: %d", w.Code)

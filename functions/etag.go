@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -18,7 +19,7 @@ func etagOf(version string) string {
 // notModified reports whether a request has the current ETag in its If-None-Match.
 func notModified(r *http.Request, etag string) bool {
 	tags, err := parseETags(r.Header.Values("If-None-Match"))
-	return err == nil && tags.matchWeakly(etag)
+	return err == nil && tags.match(etag)
 }
 
 // etags are the entity tags of an If-Match or If-None-Match header.
@@ -64,10 +65,18 @@ func parseETags(lines []string) (etags, error) {
 	return tags, nil
 }
 
-// match compares strongly, as If-Match requires: a weak tag is never the current one.
-func (e etags) match(tag string) bool { return e.any || slices.Contains(e.list, tag) }
+// codings matches what proxies that compress a response put behind its tag, such as the -gzip of
+// Apache and the --gzip of Jetty.
+var codings = regexp.MustCompile(
+	`^([-;:.+_/]+(?i:x-gzip|gzip|deflate|br|brotli|zstd|compress|dcb|dcz|df|identity))+$`)
 
-// matchWeakly compares weakly, as If-None-Match requires.
-func (e etags) matchWeakly(tag string) bool {
-	return e.match(tag) || slices.Contains(e.list, "W/"+tag)
+// match reports whether one of the tags is the tag of the current version, as it is or as a proxy
+// has changed it: made weak, or with the name of a coding. RFC 9110 has If-Match compare strongly,
+// because a weak tag may stand for other bytes. Here a tag names a version, whatever its bytes.
+func (e etags) match(tag string) bool {
+	return e.any || slices.ContainsFunc(e.list, func(given string) bool {
+		given = strings.TrimPrefix(given, "W/")
+		suffix, ok := strings.CutPrefix(given, strings.TrimSuffix(tag, `"`))
+		return given == tag || ok && codings.MatchString(strings.TrimSuffix(suffix, `"`))
+	})
 }

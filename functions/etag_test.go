@@ -47,7 +47,8 @@ func FuzzETags(f *testing.F) {
 			t.Fatalf("%q by line: %+v, %v", tags.list, again, err)
 		}
 		both, err := parseETags([]string{header, mine})
-		if err != nil || !both.match(mine) || tags.match(mine) != slices.Contains(tags.list, mine) {
+		if err != nil || !both.match(mine) || tags.match(mine) &&
+			!strings.Contains(header, strings.TrimSuffix(mine, `"`)) {
 			t.Fatalf("%q and ours: %+v, %v", header, both, err)
 		}
 	})

@@ -247,18 +247,20 @@ func TestShortenBodies(t *testing.T) {
 	}
 	for problem, bodies := range map[string]map[string]string{
 		"400 body ": {
-			"empty":           "",
-			"not JSON":        "longUrl=https://example.com/",
-			"cut off":         `{` + url,
-			"null":            "null",
-			"a string":        `"https://example.com/"`,
-			"an array":        `[{` + url + `}]`,
-			"two objects":     `{` + url + `}{` + url + `}`,
-			"something after": `{` + url + `} x`,
-			"name not UTF-8":  "{\"long\xffUrl\":1}",
-			"byte order mark": "\ufeff{" + url + "}",
-			"lists in lists":  `{"longUrl":` + strings.Repeat("[", 16000),
-			"nested deeply":   `{"longUrl":` + strings.Repeat(`{"":`, 32),
+			"empty":                  "",
+			"not JSON":               "longUrl=https://example.com/",
+			"cut off":                `{` + url,
+			"null":                   "null",
+			"a string":               `"https://example.com/"`,
+			"an array":               `[{` + url + `}]`,
+			"two objects":            `{` + url + `}{` + url + `}`,
+			"something after":        `{` + url + `} x`,
+			"name not UTF-8":         "{\"long\xffUrl\":1}",
+			"two byte order marks":   "\ufeff\ufeff{" + url + "}",
+			"byte order mark inside": "{\ufeff" + url + "}",
+			"UTF-16":                 "\xff\xfe{\x00}\x00",
+			"lists in lists":         `{"longUrl":` + strings.Repeat("[", 16000),
+			"nested deeply":          `{"longUrl":` + strings.Repeat(`{"":`, 32),
 		},
 		"400 body slug": {
 			"unknown field": `{` + url + `,"slug":"mine"}`,
@@ -345,7 +347,32 @@ func TestShortenBodies(t *testing.T) {
 }
 
 func TestShortenMediaTypes(t *testing.T) {
+	const body = `{"longUrl":"https://example.com/"}`
+	r := newRig(t)
+	if w := r.shorten("\ufeff" + body); w.Code != 201 {
+		t.Errorf("with a byte order mark: got %d %s", w.Code, w.Body)
+	}
+	for coding, status := range map[string]int{"": 201, "identity": 201, "Identity": 201,
+		" identity , identity": 201, "gzip": 415, "br": 415, "x": 415, "identity, gzip": 415,
+		"deflate,gzip": 415} {
+		w := newRig(t).do("POST", "/api/shorten", body, "Content-Type", "application/json",
+			"Content-Encoding", coding)
+		if w.Code != status {
+			t.Errorf("Content-Encoding %q: got %d %s, want %d", coding, w.Code, w.Body, status)
+		}
+		if status == 415 {
+			wantProblem(t, w, 415, "media-type", "")
+			if w.Header().Get("Accept-Encoding") != "identity" {
+				t.Errorf("%q: got %v", coding, w.Header())
+			}
+		}
+	}
 	for contentType, status := range map[string]int{
+		"application/json; charset=utf8":    201,
+		"application/json;charset=UTF8":     201,
+		`application/json; charset="utf-8"`: 201,
+		"application/json; charset=utf-16":  415,
+		"application/json; charset=utf":     415,
 		"application/json":                  201,
 		"Application/JSON; charset=UTF-8":   201,
 		"application/json; charset=latin-1": 415,
@@ -354,8 +381,7 @@ func TestShortenMediaTypes(t *testing.T) {
 		"":                                  415,
 	} {
 		r := newRig(t)
-		w := r.do("POST", "/api/shorten", `{"longUrl":"https://example.com/"}`, "Content-Type",
-			contentType)
+		w := r.do("POST", "/api/shorten", body, "Content-Type", contentType)
 		if w.Code != status {
 			t.Errorf("%q: got %d %s, want %d", contentType, w.Code, w.Body, status)
 		}
@@ -614,7 +640,8 @@ func TestMethods(t *testing.T) {
 		{"POST", "/abcdef/rest", "GET, HEAD"},
 		{"POST", "/abcdef/../reaper", "GET, HEAD"},
 		{"OPTIONS", "//abcdef", "GET, HEAD"},
-		{"PUT", "/", "GET, HEAD, POST"},
+		{"PUT", "/", "GET, HEAD, POST, OPTIONS"},
+		{"TRACE", "/", "GET, HEAD, POST, OPTIONS"},
 		{"POST", "/manage", "GET, HEAD"},
 		{"DELETE", "/manage/x", "GET, HEAD"},
 		{"GET", "/api/shorten", "POST, OPTIONS"},
@@ -628,6 +655,13 @@ func TestMethods(t *testing.T) {
 		wantProblem(t, w, 405, "method", "")
 		if got := w.Header().Get("Allow"); got != test.allow {
 			t.Errorf("%s %s: Allow %q, want %q", test.method, test.target, got, test.allow)
+		}
+	}
+	// Proxies ask so whether the service is there, some without a Host.
+	for _, host := range []string{"tiney.to", "10.0.0.1:8080", ""} {
+		if w := r.do("OPTIONS", "/", "", "Host", host); w.Code != 204 || w.Body.Len() > 0 ||
+			w.Header().Get("Allow") != "GET, HEAD, POST, OPTIONS" {
+			t.Errorf("OPTIONS / of %q: %d, %v %s", host, w.Code, w.Header(), w.Body)
 		}
 	}
 }

@@ -23,9 +23,18 @@ func (s *service) home(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	d := s.domainOf(r)
 	// The Functions host asks for this page by itself, to see whether the handler responds. It must
 	// not follow a redirect to another website, every 25 ms while it starts.
-	if s.HomeURL != "" && !(s.hosted && r.Header[invocationHeader] == nil) {
+	elsewhere := s.HomeURL != "" && !(s.hosted && r.Header[invocationHeader] == nil)
+	methods := "GET, HEAD, POST, OPTIONS"
+	if elsewhere {
+		methods = "GET, HEAD, OPTIONS"
+	}
+	switch {
+	case r.Method == http.MethodOptions: // proxies ask so whether the service is there
+		allowed(w, methods)
+		return nil
+	case elsewhere:
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			return methodProblem("GET, HEAD")
+			return methodProblem(methods)
 		}
 		found(w, s.HomeURL.Location("", s.Rules.DomainName(d)))
 		return nil
@@ -45,7 +54,7 @@ func (s *service) home(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	}
 	// The function.json of home takes every method, because the host responds to any other method
 	// with a page of its own.
-	return methodProblem("GET, HEAD, POST")
+	return methodProblem(methods)
 }
 
 // shortenForm makes the link that a form asks for, by the rules of shorten, as a caller without

@@ -23,8 +23,16 @@ import (
 // escaped, and a little more.
 const maxBody = 16 << 10
 
-// readBody reads a request's body, up to most bytes. The error is a problem.
+// readBody reads a request's body, up to most bytes, without a byte order mark. The error is a
+// problem.
 func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
+	codings := strings.Join(r.Header.Values("Content-Encoding"), ",")
+	for coding := range strings.SplitSeq(codings, ",") {
+		if coding = strings.TrimSpace(coding); coding != "" &&
+			!strings.EqualFold(coding, "identity") {
+			return nil, codingProblem
+		}
+	}
 	begun := time.Now()
 	var body bytes.Buffer
 	// Make room for a large body only: few such requests run at once. Any other client may announce
@@ -47,7 +55,7 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error
 		return nil, badRequest("body", "The body is not complete",
 			"The body ended before it was complete. Send the request again.", "")
 	}
-	return body.Bytes(), nil
+	return bytes.TrimPrefix(body.Bytes(), []byte("\ufeff")), nil
 }
 
 // readJSON is readBody, and refuses a body whose Content-Type is not JSON.
@@ -206,7 +214,7 @@ func isJSON(contentType string, kinds ...string) bool {
 	kind, params, err := mime.ParseMediaType(contentType)
 	charset, given := params["charset"]
 	return err == nil && slices.Contains(kinds, kind) &&
-		(!given || strings.EqualFold(charset, "utf-8"))
+		(!given || slices.Contains([]string{"utf-8", "utf8"}, strings.ToLower(charset)))
 }
 
 // optional is a member of a JSON merge patch (RFC 7396), in which null differs from a missing

@@ -327,7 +327,7 @@ func TestRefusedCredentialsAreLimited(t *testing.T) {
 	}
 	r.keys.cached = true
 	for _, header := range [][]string{{"X-Api-Key", unknownKey(t)},
-		{"Authorization", "Basic dXNlcjpwYXNz"}, {"X-Api-Key", "tny_x"},
+		{"Authorization", "Digest dXNlcjpwYXNz"}, {"X-Api-Key", "tny_x"},
 		{"Authorization", "Bearer " + unknownKey(t)}} {
 		wantProblem(t, r.from(ann, "POST", "/api/shorten", "", header...), 401,
 			"credentials-invalid", "")

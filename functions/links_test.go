@@ -407,7 +407,7 @@ func TestDeleteAndRestore(t *testing.T) {
 
 func TestIfMatch(t *testing.T) {
 	for name, test := range map[string]struct {
-		header []string // TAG stands for the link's own
+		header []string // TAG stands for the link's own, OPAQUE for what it has between its quotes
 		status int
 	}{
 		"its tag":                 {[]string{"TAG"}, 200},
@@ -415,8 +415,25 @@ func TestIfMatch(t *testing.T) {
 		"in a list":               {[]string{`"x", "a,b" ,TAG`}, 200},
 		"in a second line":        {[]string{`"x"`, "TAG"}, 200},
 		"another":                 {[]string{`"x"`}, 412},
-		"weak":                    {[]string{"W/TAG"}, 412},
-		"weak, and another":       {[]string{`W/TAG,"x"`}, 412},
+		"weak":                    {[]string{"W/TAG"}, 200},
+		"weak, and another":       {[]string{`W/TAG,"x"`}, 200},
+		"weak, another":           {[]string{`W/"x"`}, 412},
+		"compressed by Apache":    {[]string{`"OPAQUE-gzip"`}, 200},
+		"compressed by Jetty":     {[]string{`"OPAQUE--gzip"`}, 200},
+		"compressed, with a ;":    {[]string{`"OPAQUE;gzip"`}, 200},
+		"compressed, and weak":    {[]string{`W/"OPAQUE-br"`}, 200},
+		"compressed, and another": {[]string{`"x", "OPAQUE-zstd"`}, 200},
+		"compressed twice":        {[]string{`"OPAQUE-br-gzip"`}, 200},
+		"deflated":                {[]string{`"OPAQUE-deflate"`}, 200},
+		"in capitals":             {[]string{`"OPAQUE-GZIP"`}, 200},
+		"another, compressed":     {[]string{`"0123456789abcdef-gzip"`}, 412},
+		"no coding behind it":     {[]string{`"OPAQUE-1"`}, 412},
+		"more behind the coding":  {[]string{`"OPAQUE-gzip1"`}, 412},
+		"nothing before a coding": {[]string{`"-gzip"`}, 412},
+		"a coding without a sign": {[]string{`"OPAQUEgzip"`}, 412},
+		"just a sign":             {[]string{`"OPAQUE-"`}, 412},
+		"in front of it":          {[]string{`"gzip-OPAQUE"`}, 412},
+		"null, of a page":         {[]string{"null"}, 400},
 		"its tag without quotes":  {[]string{"0123456789abcdef"}, 400},
 		"half a tag":              {[]string{`"x`}, 400},
 		"any, and one":            {[]string{`*, "x"`}, 400},
@@ -445,7 +462,8 @@ func TestIfMatch(t *testing.T) {
 			req.Header.Set("Content-Type", "application/json")
 			req.Header.Set("X-Api-Key", r.keys.of["ann"])
 			for _, line := range test.header {
-				req.Header.Add("If-Match", strings.ReplaceAll(line, "TAG", tag))
+				req.Header.Add("If-Match", strings.NewReplacer("TAG", tag, "OPAQUE",
+					strings.Trim(tag, `"`)).Replace(line))
 			}
 			w := httptest.NewRecorder()
 			r.ServeHTTP(w, req)
@@ -477,8 +495,10 @@ func TestIfNoneMatch(t *testing.T) {
 	r := newRig(t)
 	someLinks(t, r)
 	tag := r.as("ann", "GET", "/api/links/anns", "").Header().Get("ETag")
+	opaque := strings.Trim(tag, `"`)
 	for header, status := range map[string]int{tag: 304, "W/" + tag: 304, "*": 304, `"x", ` +
-		tag: 304, `"x"`: 200, "unreadable": 200} {
+		tag: 304, `"x"`: 200, "unreadable": 200, `W/"` + opaque + `-gzip"`: 304,
+		`"` + opaque + `;br"`: 304, `"` + opaque + `-x"`: 200} {
 		w := r.as("ann", "GET", "/api/links/anns", "", "If-None-Match", header)
 		if w.Code != status || w.Header().Get("ETag") != tag ||
 			(w.Body.Len() == 0) != (status == 304) {

@@ -176,6 +176,10 @@ var (
 		"The body must be a JSON merge patch: send it with the header Content-Type: "+mergePatch+
 			", or application/json.").
 		with("Accept-Patch", mergePatch+", application/json")
+	codingProblem = newProblem(http.StatusUnsupportedMediaType, "media-type",
+		"Send the body as it is",
+		"The body must not be compressed: send it without Content-Encoding.").
+		with("Accept-Encoding", "identity")
 	timeoutProblem = newProblem(http.StatusRequestTimeout, "body-too-slow",
 		"The body took too long",
 		"The body did not arrive in time. Send the request again.")

@@ -292,11 +292,16 @@ func (rt *router) find(r *http.Request) (route, error) {
 		return to, methodProblem(allow)
 	}
 	to.serve = func(_ context.Context, w http.ResponseWriter, _ *http.Request) error {
-		w.Header().Set("Allow", allow)
-		w.WriteHeader(http.StatusNoContent)
+		allowed(w, allow)
 		return nil
 	}
 	return to, nil
+}
+
+// allowed responds to OPTIONS.
+func allowed(w http.ResponseWriter, methods string) {
+	w.Header().Set("Allow", methods)
+	w.WriteHeader(http.StatusNoContent)
 }
 
 // treeOf returns the endpoint of the tree that contains a path, or nil if there is none. It ignores

@@ -13,7 +13,6 @@ export const nameOf = ({ alias, domain }) => (domain && domain !== defaultDomain
 export const isName = /^[\w-]{1,32}(@[a-z0-9._:[\]-]{1,259})?$/;
 export const isToken = /^tnc_\w{43}$/;
 
-// byId returns the element with this id.
 export const byId = (id) => document.getElementById(id);
 
 // Problem is the error of a call: a problem (RFC 9457) of the API. Its status is 0 if there was no
@@ -62,19 +61,21 @@ export async function call(method, path,
   return { status: response.status, headers: response.headers, body: parsed };
 }
 
-// credential returns the key or token that this tab is signed in with, or null.
+// credential returns the key or token that this tab is signed in with, or null. Its name has the time
+// of the last sign-out in this browser, so that the next one ends it everywhere.
+export const credentialAt = () => `tiney.credential${localStorage["tiney.out"] ?? ""}`;
 export function credential() {
   try {
-    return sessionStorage.getItem("tiney.credential");
+    return sessionStorage.getItem(credentialAt());
   } catch {
     return null; // the browser stores nothing for pages
   }
 }
 
-// The last links of this browser, newest first, with their claim tokens. Whoever has a link's token
-// may delete the link, and take it over when signed in. One call takes over at most 100. A link
-// that was made while signed in is marked as own. Deleted links stay while they can be restored,
-// for as many seconds as the page at / says.
+// The last links of this browser, newest first, with their claim tokens. A token lets people
+// delete its link, and take it over. One call takes over at most 100. A link that was made while
+// signed in is marked as own. Deleted links stay while they can be restored, for as many seconds as
+// the page at / says.
 export const keptAt = "tiney.links";
 export const most = 100;
 const restorable = 1000 * (byId("links")?.dataset.keep ?? Infinity);
@@ -110,7 +111,6 @@ export function say(text) {
   toastEnds = setTimeout(() => { toast.textContent = ""; }, 4000);
 }
 
-// copy copies a text, and says so.
 export async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);

@@ -3,6 +3,7 @@
 import { bare, byId, complete, copy, nameOf, say, time } from "./common.js";
 import { changed } from "./list.js";
 import { act, badge, blame, clear, el, fromField, labels, later, split, stateOf, toField, words, wrong } from "./parts.js";
+import { patch } from "./patch.js";
 import { api, choosy, domains, groupOf, look, me, ownerText, session, to, whose } from "./session.js";
 
 const form = byId("form");
@@ -11,7 +12,7 @@ const forwards = [...form.querySelectorAll("fieldset input")];
 
 let shown = null; // name of the shown link; "": the form for a new one; "*": all links; null: another view
 let link = null; // as the API returned it; null: a new link, or not read yet
-let etag = "";
+let tagged; // the response that link is of
 let tags = [];
 let base = {}; // the values with which those in the form are compared
 let stats; // the module of statistics, once a link was shown
@@ -233,9 +234,9 @@ export async function showAll() {
 const pathOf = (name) => `api/links/${name}`;
 const get = (name) => api("GET", pathOf(name), { has: "shortUrl" });
 
-function show({ headers, body }) {
-  link = body;
-  etag = headers.get("ETag");
+function show(response) {
+  tagged = response;
+  link = response.body;
   const name = bare(link.shortUrl);
   const state = stateOf(link);
   const gone = state === "deleted";
@@ -353,9 +354,6 @@ byId("drag").addEventListener("toggle", () => import("./drag.js").then(({ offer 
 byId("link-copy").addEventListener("click", () => copy(link.shortUrl));
 byId("link-code").addEventListener("click", () => import("./qr.js").then(({ showQR }) => showQR(link), () => say("The service did not respond. Try again in a moment.")));
 
-// patch edits the link, unless it has changed since it was read.
-const patch = (body) => api("PATCH", pathOf(nameOf(link)), { body, has: "shortUrl", headers: { "Content-Type": "application/merge-patch+json", "If-Match": etag } });
-
 // conflicting reports whether a problem is that the link has changed since it was read.
 const conflicting = (problem) => ["precondition", "conflict", "link-deleted"].includes(problem.kind);
 
@@ -378,7 +376,7 @@ function rebase(response, values = base) {
 async function patchOrLoad(body) {
   const name = nameOf(link);
   try {
-    const response = await patch(body);
+    const response = await patch(tagged, body);
     rebase(response);
     return response.body;
   } catch (problem) {
@@ -470,7 +468,7 @@ form.addEventListener("submit", async (event) => {
     if (link && !Object.keys(body).length) return say("Nothing has changed");
     try {
       if (!link) return made(await api("POST", "api/shorten", { body: { ...body, owner: whose || undefined }, has: "shortUrl" }), sent);
-      const response = await patch(body);
+      const response = await patch(tagged, body);
       if (drafts.has(name)) keepDraft(name, differing(drafts.get(name), sent));
       const here = rebase(response, sent);
       say(here && unsaved() ? "Saved, but for what you typed meanwhile" : "Saved");

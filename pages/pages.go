@@ -42,10 +42,10 @@ var files embed.FS
 // assetNames are the files that pages load. Those in HTML are parts of /manage for views that are not
 // the first one.
 var assetNames = []string{"style.css", "manage.css", "common.js", "home.js", "oidc.js",
-	"session.js", "parts.js", "list.js", "stats.js", "link.js", "history.js", "seldom.js", "manage.js",
-	"rows.js", "qr.js", "select.js", "claims.js", "drag.js", "transfer.js", "utm.js", "many.js", "icon-192.png",
-	"icon-512.png", "link.css", "transfer.html", "link.html", "qr.html", "seldom.html",
-	"select.html", "claims.html"}
+	"session.js", "patch.js", "parts.js", "list.js", "stats.js", "link.js", "history.js",
+	"seldom.js", "manage.js", "rows.js", "qr.js", "select.js", "claims.js", "drag.js",
+	"transfer.js", "utm.js", "many.js", "icon-192.png", "icon-512.png", "link.css",
+	"transfer.html", "link.html", "qr.html", "seldom.html", "select.html", "claims.html"}
 
 // Asset is a file that pages load.
 type Asset struct {

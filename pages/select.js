@@ -3,6 +3,7 @@
 import { bare, byId, nameOf, say } from "./common.js";
 import { changed } from "./list.js";
 import { count, el, fromField, part, split, wait } from "./parts.js";
+import { patch, pathOf, unchanged } from "./patch.js";
 import { api } from "./session.js";
 
 const most = 100; // links at once
@@ -112,9 +113,6 @@ async function work(jobs, repeated) {
   return failed;
 }
 
-const pathOf = (link) => `api/links/${nameOf(link)}`;
-const patch = (link, body, etag) => api("PATCH", pathOf(link), { body, has: "shortUrl", headers: { "Content-Type": "application/merge-patch+json", "If-Match": etag } });
-
 const same = (a, b) => a.toLowerCase() === b.toLowerCase();
 const changes = {
   tag: (link, { tags }) => ({ tags: [...link.tags, ...tags.filter((tag) => !link.tags.some((has) => same(has, tag)))] }),
@@ -126,10 +124,11 @@ const changes = {
 
 // change changes a link as it is now, and notes how to take that back.
 async function change(link, what, given) {
-  const { headers, body } = await api("GET", pathOf(link), { has: "shortUrl" });
+  const read = await api("GET", pathOf(link), { has: "shortUrl" });
+  const { body } = read;
   if (what === "delete") {
     if (body.deletedAtUtc) return;
-    await api("DELETE", pathOf(link), { headers: { "If-Match": headers.get("ETag") } });
+    await api("DELETE", pathOf(link), { headers: await unchanged(read) });
     changed({ ...body, deletedAtUtc: new Date().toISOString() });
     undoes.push([link, async () => changed((await api("POST", `${pathOf(link)}/restore`, { has: "shortUrl" })).body)]);
     return;
@@ -137,9 +136,9 @@ async function change(link, what, given) {
   const becomes = changes[what](body, given);
   const [name] = Object.keys(becomes);
   if (JSON.stringify(becomes[name]) === JSON.stringify(body[name])) return;
-  const done = await patch(link, becomes, headers.get("ETag"));
+  const done = await patch(read, becomes);
   changed(done.body);
-  undoes.push([link, async () => changed((await patch(link, { [name]: body[name] }, done.headers.get("ETag"))).body)]);
+  undoes.push([link, async () => changed((await patch(done, { [name]: body[name] })).body)]);
 }
 
 const did = { tag: "tagged", untag: "without these tags", end: "with a new end", disable: "disabled", enable: "enabled", delete: "deleted" };

@@ -1,10 +1,10 @@
 // Who is signed in: with an API key, or with an ID token that oidc.js gets. The key or token is in
 // the session storage of this tab, and nowhere else.
 
-import { bare, busy, byId, call, credential, isBusy, isName, isToken, keepMade, madeHere, most, Problem } from "./common.js";
+import { bare, busy, byId, call, credential, credentialAt, isBusy, isName, isToken, keepMade, madeHere, most, Problem } from "./common.js";
 
 const { issuer } = byId("manage").dataset;
-const names = { credential: "tiney.credential", draft: "tiney.draft", out: "tiney.out", unclaimed: "tiney.unclaimed", handed: "tiney.handed" };
+const names = { draft: "tiney.draft", out: "tiney.out", unclaimed: "tiney.unclaimed", handed: "tiney.handed" };
 
 let token = credential();
 
@@ -132,7 +132,7 @@ async function signIn(given) {
   me = { groups: [], ...body };
   store(names.out, null);
   try {
-    sessionStorage.setItem(names.credential, token);
+    sessionStorage.setItem(credentialAt(), token);
   } catch { /* the token is kept in this page only */ }
   if (before && before.owner !== me.owner) { // nothing of the other person may stay
     session.leaving = true;
@@ -141,7 +141,7 @@ async function signIn(given) {
 }
 
 // byProvider reports whether the provider has signed them in: only ID tokens begin like this.
-const byProvider = () => token.startsWith("eyJ");
+const byProvider = () => /^eyJ/.test(token);
 
 // called returns the name that the page shows for who is signed in. That is the owner. If the owner
 // is only a provider's number for a person, it is the person's name, if known.
@@ -152,19 +152,28 @@ export const called = () => byProvider() && me.name || me.owner;
 // other services rely on that. The page only offers to sign out there too.
 export function signOut() {
   if (session.draft()?.length && !confirm("What you typed is not saved. Sign out, and lose it?")) return;
-  tabs.postMessage({ signsOut: true });
+  try {
+    localStorage.setItem(names.out, Date.now()); // which other tabs hear
+  } catch { /* full, or not allowed */ }
   forgetMe();
   reload();
 }
 
-// forgetMe removes what this tab has stored of the person.
-function forgetMe() {
+// stored returns what this tab has stored of the person, by name.
+function stored() {
   try {
-    Object.values(names).forEach((name) => sessionStorage.removeItem(name));
-  } catch { /* nothing was stored */ }
+    return Object.keys(sessionStorage).filter((name) => /^tiney\.(?!flow)/.test(name));
+  } catch {
+    return [];
+  }
+}
+
+// forgetMe removes that.
+function forgetMe(address = location.pathname) {
+  stored().forEach((name) => store(name, null));
   keepMade(madeHere().filter((link) => !link.own));
   store(names.out, true); // so that this tab does not ask others when it is loaded again
-  history.replaceState({ signedOut: true, provider: byProvider() }, "", location.pathname);
+  history.replaceState({ signedOut: true, provider: byProvider() }, "", address);
 }
 
 function reload() {
@@ -182,15 +191,13 @@ window.addEventListener("pageshow", (event) => {
 export async function resume() {
   const response = new URLSearchParams(location.search);
   if (response.has("state")) return signIn(await (await import("./oidc.js")).finish(response)).then(() => true);
-  const given = token ?? (read(names.out) || location.search.includes("error=") ? null : await fromOtherTab()); // error: the provider has refused somebody
-  if (given) await signIn(given);
+  token ??= read(names.out) || location.search.includes("error=") ? null : await fromOtherTab(); // error: the provider has refused somebody
+  if (token) await signIn(token);
   return Boolean(me);
 }
 
-// Tabs of this page tell each other who is signed in. Only pages of this origin hear them. The
-// storage of each stays its own.
+// Tabs of this page tell each other who is signed in. The storage of each stays its own.
 const tabs = new BroadcastChannel(`tiney ${new URL("../", import.meta.url).pathname}`);
-const answerTime = 300; // ms
 
 let heard = () => {}; // gets the credential that another tab tells
 
@@ -198,14 +205,21 @@ let heard = () => {}; // gets the credential that another tab tells
 const fromOtherTab = () => new Promise((resolve) => {
   heard = resolve;
   tabs.postMessage({ asks: true });
-  setTimeout(() => resolve(null), answerTime);
+  setTimeout(() => resolve(null), 300);
 });
 
+// Any page of this origin can ask: tabs tell for a minute after they were visible, and never the
+// admin key.
+let seen = 0;
+document.addEventListener("visibilitychange", () => { seen = Date.now(); });
+const tells = () => me && me.owner !== "admin" && (!document.hidden || Date.now() - seen < 60_000);
+
 tabs.onmessage = ({ data }) => {
-  if (data.asks && me) tabs.postMessage({ credential: token });
+  if (data.asks && tells()) tabs.postMessage({ credential: token });
   if (data.credential) heard(data.credential);
-  if (data.signsOut && me) leave();
 };
+
+window.addEventListener("storage", ({ key }) => key === names.out && token && leave());
 
 // leave is called when another tab was signed out. What is typed here stays, but nothing of the
 // service can be called until somebody signs in.
@@ -301,3 +315,6 @@ function signInAgain(problem) {
 }
 
 byId("again-not").addEventListener("click", () => byId("again").close());
+
+// Another tab was signed out while this one was elsewhere. With a state, somebody signs in anew.
+if (!token && stored().join().includes("tiney.credential") && !location.search.includes("state=")) forgetMe(location.href);

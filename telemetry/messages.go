@@ -61,6 +61,10 @@ const (
 	LogProviderUnavailable = "the sign-in provider does not respond, or not as it should"
 	// LogGroupsLost: a person may lack rights of a group. It is logged once for each reason.
 	LogGroupsLost = "groups of an ID token are left out"
+	// LogRolesLost: a person may lack the rights of an admin. It is logged once for each reason.
+	LogRolesLost = "roles of an ID token are left out"
+	// LogProviderKeyLost: tokens by this key are refused. It is logged once for each key.
+	LogProviderKeyLost = "a key of the sign-in provider cannot be used"
 	// LogKeyUseNotSaved: the list of API keys may show an older day.
 	LogKeyUseNotSaved = "the day of a key's last use was not saved"
 	// LogLockNotReleased: the lease on the lock's blob runs out by itself.
@@ -96,7 +100,8 @@ var LogMessages = []string{
 	LogReapStatsNotSaved,
 	LogCreateTooLate, LogLinkLeft, LogExpiryRowLeft,
 	LogEditLeft, LogIndexRowLate, LogSecondary, LogChangesNotPolled, LogClicksNotSaved,
-	LogProviderUnavailable, LogGroupsLost, LogKeyUseNotSaved, LogLockNotReleased,
+	LogProviderUnavailable, LogGroupsLost, LogRolesLost, LogProviderKeyLost,
+	LogKeyUseNotSaved, LogLockNotReleased,
 	LogTelemetryDelayed, LogTelemetryRefused, LogTelemetryStopped,
 	LogLocationRewritten, LogClientAddressLost, LogClientAddressMissing, LogTimerRefused,
 	LogHostEnded,

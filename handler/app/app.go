@@ -119,8 +119,10 @@ func New(
 		provider.Failed = func(err error) {
 			log.Warn(telemetry.LogProviderUnavailable, "error", err)
 		}
-		provider.GroupsLost = func(reason string) {
-			log.Warn(telemetry.LogGroupsLost, "reason", reason)
+		provider.Lost = func(what access.Lost, reason string) {
+			log.Warn(map[access.Lost]string{access.LostGroups: telemetry.LogGroupsLost,
+				access.LostRoles: telemetry.LogRolesLost,
+				access.LostKey:   telemetry.LogProviderKeyLost}[what], "reason", reason)
 		}
 		who.OIDC = &provider
 	}

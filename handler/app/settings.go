@@ -362,9 +362,12 @@ func (r *reader) short(name, byDefault string, longest int, pattern, form string
 
 const defaultClicks = "ShortUrlsClicks"
 
-// words reads a text for people, of at most most characters.
+// words reads a text for people, of at most most characters. A mark of direction would also turn
+// what a page says after the text.
 func (r *reader) words(name, byDefault string, most int) string {
-	given := r.text(name, byDefault, `^\P{Cc}*$`, "without control characters")
+	const fit = `[^\p{Cc}\p{Zl}\p{Zp}\x{61C}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}]*`
+	given := r.text(name, byDefault, `^`+fit+`[^\p{C}\p{Z}]`+fit+`$`,
+		"a text that can be seen, without control characters, line breaks and marks of direction")
 	if !utf8.ValidString(given) {
 		r.wrong(name, "must be UTF-8")
 	}

@@ -436,6 +436,18 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 			t.Errorf("%s that is not UTF-8: %v", name, err)
 		}
 	}
+	for value, wrong := range map[string]bool{" ": true, "\u00a0\u2003": true, "\u200b": true,
+		"\u2060\ufeff": true, "a\u2028b": true, "a\u202eb": true, "\u200fa": true, "a\u2066": true,
+		"a\u061c": true, "a\u0085b": true, " a ": false, "👩\u200d💻": false, "می\u200cخواهم": false,
+		"קיצור": false, "é": false, ".": false, "1": false} {
+		for _, name := range []string{"SITE_NAME", "SITE_NOTICE"} {
+			_, err := ReadSettings(environment(name, value))
+			if told := err != nil && strings.Contains(err.Error(), name+" must be a text that can "+
+				"be seen"); told != wrong || (err != nil) != wrong {
+				t.Errorf("%s=%q: %v", name, value, err)
+			}
+		}
+	}
 	for _, address := range []string{"localhost", ":0", ":65536", "::1:9464", "x:http", "http://x:1"} {
 		if _, err := ReadSettings(environment("METRICS_ADDRESS", address)); err == nil ||
 			!strings.Contains(err.Error(), "METRICS_ADDRESS must be host:port") {
@@ -464,6 +476,18 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 			!strings.Contains(err.Error(), name+" ") {
 			t.Errorf("%s=%s: got %v", name, value, err)
 		}
+	}
+	for name, wrong := range map[string]string{"TABLE_CONNECTION__AccountName": "a",
+		"AzureWebJobsStorage__tenantId": "t", "gc_blob_lock_connection__accountName": "a"} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, wrong)
+			_, err := ReadSettings(environment("AzureWebJobsStorage", "",
+				"AzureWebJobsStorage__accountName", "a"))
+			if err == nil || strings.Count(err.Error(), name+" has no effect: the names that work "+
+				"are ") != 1 {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 	for name, longest := range map[string]int{
 		"KEYS_TABLE_NAME": 63, "GC_BLOB_LOCK_BLOB": 256, "OIDC_CLIENT_ID": 200,

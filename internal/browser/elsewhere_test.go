@@ -96,11 +96,30 @@ func TestManageTabs(t *testing.T) {
 	third.Open(s.url + "/manage#/new")
 	third.AwaitTrue(find("#longUrl") + "?.checkVisibility()")
 	third.Fill("#longUrl", "https://example.com/typed")
+	away, home := first.Tab(t), first.Tab(t)
+	for _, p := range []*Page{away, home} {
+		p.Open(s.url + "/manage")
+		p.Await("#list-rows", "/mine")
+		p.Open(s.url + "/nobody")
+	}
 	second.Click("#sign-out")
 	second.Await("#signin-says", "You are signed out")
 	first.AwaitTrue(find("#key-form") + "?.checkVisibility()")
 	if Eval[bool](first, `sessionStorage.getItem("tiney.credential") !== null`) {
 		t.Error("a tab kept the key")
+	}
+	// A tab that was elsewhere meanwhile is signed out when it comes back, whatever page it opens.
+	home.Open(s.url)
+	if got := Eval[string](home, `import(performance.getEntriesByType("resource").map((e) => `+
+		`e.name).find((name) => name.includes("/common."))).then((m) => `+
+		`String(m.credential()))`); got != "null" {
+		t.Errorf("another page of the service has %s", got)
+	}
+	away.Open(s.url + "/manage#/claims?mine=" + "tnc_" + strings.Repeat("a", 43))
+	away.Await("#signin-says", "You are signed out")
+	if got := Eval[string](away, `JSON.stringify(sessionStorage)`); strings.Contains(got, key) ||
+		!strings.Contains(got, "tnc_a") {
+		t.Errorf("a tab that was elsewhere has %s", got)
 	}
 	// What was typed in another tab stays.
 	third.Await("#again", "Your session has ended")
@@ -114,10 +133,48 @@ func TestManageTabs(t *testing.T) {
 	// A tab that was signed out asks nobody, not even when it is loaded again.
 	second.Open(s.url + "/manage?again")
 	second.AwaitTrue(find("#key-form") + "?.checkVisibility()")
+	// A tab that signs in after that stays signed in.
+	second.Press(key + kb.Enter)
+	second.Await("#list-rows", "/mine")
+	second.Open(s.url + "/manage?again")
+	second.Await("#list-rows", "/mine")
 	// Without another tab the form appears soon.
 	alone := chromium.New(t)
 	alone.Open(s.url + "/manage")
 	alone.AwaitTrue(find("#key-form") + "?.checkVisibility()")
+}
+
+// A tab tells others its key only while it is visible, or was within a minute, and never the admin
+// key.
+func TestManageTellsOtherTabs(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	const hide = `void (Object.defineProperty(document, "hidden", { configurable: true, ` +
+		`value: true }), document.dispatchEvent(new Event("visibilitychange")))`
+	const later = `void (Date.now = ((now) => () => now() + %d)(Date.now))`
+	signedIn := func(in *Page, is bool) {
+		t.Helper()
+		p := in.Tab(t)
+		p.Open(s.url + "/manage")
+		if is {
+			p.AwaitTrue(find("#who") + " !== null")
+		} else {
+			p.AwaitTrue(find("#key-form") + "?.checkVisibility()")
+		}
+		p.Open(s.url + "/nobody") // it would tell the next one
+	}
+	p := s.manage(t, s.keyOf(t, "ada"))
+	signedIn(p, true)
+	Eval[any](p, hide)
+	signedIn(p, true)
+	Eval[any](p, fmt.Sprintf(later, 45_000))
+	signedIn(p, true)
+	Eval[any](p, fmt.Sprintf(later, 15_001))
+	signedIn(p, false)
+	p = s.manage(t, adminKey)
+	signedIn(p, false)
+	Eval[any](p, hide)
+	signedIn(p, false)
 }
 
 // A file of 2,500 links is checked, imported in parts, and exported again.

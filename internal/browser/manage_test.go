@@ -4,6 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"reflect"
 	"regexp"
 	"slices"
@@ -1207,6 +1211,70 @@ func TestManageSessionEnds(t *testing.T) {
 	p.Open(s.url + "/manage")
 	p.Await("#signin-says", "Your session has ended")
 	p.Check("sign in again")
+}
+
+// Proxies that compress change the tags of links, or drop them. Edits work, and see other edits.
+func TestManageBehindAProxyThatCompresses(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	key := s.keyOf(t, "ada")
+	to, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(h http.Header, tag string){
+		"nginx": func(h http.Header, tag string) { h.Set("ETag", "W/"+tag) },
+		"apache": func(h http.Header, tag string) {
+			h.Set("ETag", strings.TrimSuffix(tag, `"`)+`-gzip"`)
+		},
+		"none": func(h http.Header, _ string) { h.Del("ETag") },
+	} {
+		proxy := httputil.NewSingleHostReverseProxy(to)
+		proxy.ModifyResponse = func(r *http.Response) error {
+			if tag := r.Header.Get("ETag"); tag != "" {
+				change(r.Header, tag)
+			}
+			return nil
+		}
+		front := httptest.NewServer(proxy)
+		t.Cleanup(front.Close)
+		s.put(t, key, name, "")
+		p := (&site{url: front.URL}).manage(t, key)
+		p.GoTo("#/link/"+name, "#link-short", "/"+name)
+		for _, title := range []string{"first", "second"} {
+			p.Fill("#title", title)
+			p.Click("#save")
+			p.Await("#link-title", title)
+			p.AwaitTrue(find("#discard") + ".hidden")
+		}
+		time.Sleep(time.Second) // updatedAtUtc has whole seconds
+		s.as(t, key, "PATCH", "/api/links/"+name, `{"title":"theirs"}`)
+		p.Fill("#title", "mine")
+		p.Click("#save")
+		p.Await("#conflict", "theirs (it was second)")
+		p.Click("#keep-typed")
+		p.Click("#save")
+		p.Await("#toast", "Saved")
+		if l := s.read(t, name); l.Title != "mine" {
+			t.Errorf("%s: the title is %q", name, l.Title)
+		}
+		p.GoTo("#/", "#list-title", "Links")
+		p.Await("#list-rows", "/"+name)
+		p.AwaitTrue("!" + find("#list-rows") + ".ariaBusy")
+		pick := fmt.Sprintf("#list-rows li:has(a[href$=%q]) [data-part=pick]", "/"+name)
+		p.Click(pick)
+		p.Await("#picked-count", "1 link selected")
+		p.choose("#picked-what", "disable")
+		p.Click("#picked-go")
+		p.Await("#toast", "1 link disabled")
+		p.Click("#picked-undo")
+		p.Await("#toast", "1 link as before")
+		p.Click(pick)
+		p.Await("#picked-count", "1 link selected")
+		p.choose("#picked-what", "delete")
+		p.Click("#picked-go")
+		p.Await("#toast", "1 link deleted")
+	}
 }
 
 // idOf returns the id of a key.

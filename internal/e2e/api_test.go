@@ -45,6 +45,7 @@ var exchanges = []exchange{
 		contains: "https://tiney.to/api/shorten"},
 	{name: "home, HEAD", method: "HEAD", target: "/", status: 200, contentType: page},
 	{name: "home, POST", method: "POST", target: "/", status: 415, contentType: problem},
+	{name: "home, OPTIONS", method: "OPTIONS", target: "/", status: 204},
 	{name: "home, PUT", method: "PUT", target: "/", status: 405, contentType: problem},
 	{name: "home, a form", method: "POST", target: "/",
 		body: "longUrl=https%3A%2F%2Fexample.com%2Fform&alias=", headers: form, status: 201,

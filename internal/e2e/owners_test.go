@@ -70,8 +70,12 @@ var owned = []step{
 	{name: "a key that does not exist", as: "FORGED", method: "GET", target: "/api/me", status: 401,
 		want: `{"type":"/problems/credentials-invalid","Www-Authenticate":"Bearer ` +
 			`error=\"invalid_token\""}`},
-	{name: "a password", method: "GET", target: "/api/me", headers: []string{"Authorization",
-		"Basic YTpi"}, status: 401},
+	{name: "a proxy's password", method: "GET", target: "/api/me", headers: []string{
+		"Authorization", "Basic YTpi"}, status: 200, want: `{"owner":null}`},
+	{name: "a key beside it", method: "GET", target: "/api/me", headers: []string{"Authorization",
+		"Basic YTpi", "X-Api-Key", "$ADA"}, status: 200, want: `{"owner":"ada"}`},
+	{name: "another scheme", method: "GET", target: "/api/me", headers: []string{"Authorization",
+		"Digest YTpi"}, status: 401},
 	{name: "two kinds of credentials", as: "ADA", method: "GET", target: "/api/me",
 		headers: []string{"X-Api-Key", "$ADA"}, status: 400},
 	{name: "the reaper's runs", as: "ADMIN", method: "GET", target: "/api/admin/cleanup/stats",

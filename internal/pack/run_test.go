@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -44,19 +45,30 @@ func TestLinuxPackage(t *testing.T) {
 	}
 }
 
+// TestWindowsPackages runs each package for Windows: on Windows itself, or under Wine.
 func TestWindowsPackages(t *testing.T) {
-	if !*underWine {
-		t.Skip("`make wine` runs it")
+	var wine, env []string
+	if runtime.GOOS != "windows" {
+		if !*underWine {
+			t.Skip("it runs on Windows, and `make wine` runs it elsewhere")
+		}
+		var err error
+		if env, err = startWine(t); err != nil {
+			t.Skipf("NOT CHECKED: that the packages for Windows run, since Wine does not: %v", err)
+		}
+		wine = []string{"wine"}
 	}
-	env, err := startWine(t)
-	if err != nil {
-		t.Skipf("NOT CHECKED: that the packages for Windows run, since Wine does not: %v", err)
+	for name, proxy := range map[string]bool{"behind a host that forwards": false,
+		"behind a host that proxies": true} {
+		t.Run(name, func(t *testing.T) {
+			runBehindTheHost(t, "tiney-windows-386.zip", funchost.Options{Launcher: wine, Env: env,
+				Proxy: proxy}, "localhost")
+		})
 	}
-	t.Run("behind a host that forwards", func(t *testing.T) {
-		runBehindTheHost(t, "tiney-windows-386.zip", funchost.Options{Launcher: []string{"wine"},
-			Env: env}, "localhost")
-	})
-	t.Run("on its own", func(t *testing.T) { runUnderIIS(t, "tiney-webapp-windows-386.zip", env) })
+	for _, name := range []string{"tiney-webapp-windows-386.zip",
+		"tiney-webapp-windows-amd64.zip"} {
+		t.Run(name, func(t *testing.T) { runUnderIIS(t, name, wine, env) })
+	}
 }
 
 // runBehindTheHost uses a package of a function app in every way in which the host does.
@@ -84,7 +96,7 @@ func runBehindTheHost(t *testing.T, name string, options funchost.Options, stora
 
 // runUnderIIS uses the package of a web app as IIS would. web.config names the executable, and
 // HTTP_PLATFORM_PORT is the port that it listens on.
-func runUnderIIS(t *testing.T, name string, env []string) {
+func runUnderIIS(t *testing.T, name string, wine, env []string) {
 	home := t.TempDir()
 	root := unpacked(t, filepath.Join(home, "site", "wwwroot"), name)
 	config, err := os.ReadFile(filepath.Join(root, "web.config"))
@@ -107,7 +119,9 @@ func runUnderIIS(t *testing.T, name string, env []string) {
 		t.Fatal(err)
 	}
 	defer output.Close()
-	cmd := exec.Command("wine", path)
+	command := append(slices.Clone(wine), path)
+	cmd := exec.Command(command[0], command[1:]...)
+	interruptible(cmd)
 	cmd.Env = append(append(env, settings...), "HTTP_PLATFORM_PORT="+port, "PORT=1",
 		"WEBSITE_HOSTNAME=tiney.azurewebsites.net")
 	// Output goes to a file, since Wine's own processes would hold a pipe open.
@@ -145,7 +159,7 @@ func runUnderIIS(t *testing.T, name string, env []string) {
 	tables.WantNoLeak()
 
 	// On Windows, a console program is stopped by Ctrl-C.
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+	if err := interrupt(cmd); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -271,42 +285,46 @@ func startWine(t *testing.T) ([]string, error) {
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "WINEPREFIX=" +
 		prefix, "WINEDEBUG=-all", "WINEDLLOVERRIDES=mscoree,mshtml="}
 	// The server keeps running, so that Wine does not start anew for each process.
+	t.Cleanup(func() { start(t, env, "wineserver", "-k") })
 	if err := errors.Join(start(t, env, "wineserver", "-p"),
 		start(t, env, "wineboot", "--init")); err != nil {
 		return nil, err
 	}
-	t.Cleanup(func() { start(t, env, "wineserver", "-k") })
 
-	// Go gets random numbers from a library that Wine lacked before 2023. If it is missing, make
-	// one that only forwards the call to the function that Wine has. It has no code, not even an
-	// entry point.
 	windows := filepath.Join(prefix, "drive_c", "windows")
-	system := filepath.Join(windows, "system32")
-	if of32 := filepath.Join(windows, "syswow64"); exists(t, of32) {
-		system = of32
-	}
-	if library := filepath.Join(system, "bcryptprimitives.dll"); !exists(t, library) {
-		exports := filepath.Join(t.TempDir(), "bcryptprimitives.def")
-		if err := os.WriteFile(exports,
-			[]byte("EXPORTS\nProcessPrng = advapi32.SystemFunction036\n"), 0o644); err != nil {
+	system := map[string]string{"386": filepath.Join(windows, "syswow64"),
+		"amd64": filepath.Join(windows, "system32")}
+	for arch, linker := range map[string]string{"386": "i686-w64-mingw32-ld",
+		"amd64": "x86_64-w64-mingw32-ld"} {
+		// Go gets random numbers from a library that Wine lacked before 2023. If it is missing,
+		// make one that only forwards the call to the function that Wine has. It has no code, not
+		// even an entry point.
+		if library := filepath.Join(system[arch], "bcryptprimitives.dll"); !exists(t, library) {
+			exports := filepath.Join(t.TempDir(), "bcryptprimitives.def")
+			if err := os.WriteFile(exports,
+				[]byte("EXPORTS\nProcessPrng = advapi32.SystemFunction036\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := start(t, env, linker, "--dll", "--entry=0", "-o", library,
+				exports); err != nil {
+				return nil, err
+			}
+		}
+		// A program that does nothing shows whether Wine runs programs of this architecture.
+		empty := filepath.Join(t.TempDir(), "empty")
+		if err := os.WriteFile(empty+".go", []byte("package main\n\nfunc main() {}\n"),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := start(t, env, "i686-w64-mingw32-ld", "--dll", "--entry=0", "-o", library,
-			exports); err != nil {
+		build := append(os.Environ(), "CGO_ENABLED=0", "GOOS=windows", "GOARCH="+arch)
+		if err := start(t, build, "go", "build", "-o", empty+".exe", empty+".go"); err != nil {
+			t.Fatal(err)
+		}
+		if err := start(t, env, "wine", empty+".exe"); err != nil {
 			return nil, err
 		}
 	}
-	// A program that does nothing shows whether Wine runs 32-bit programs.
-	empty := filepath.Join(t.TempDir(), "empty")
-	if err := os.WriteFile(empty+".go", []byte("package main\n\nfunc main() {}\n"),
-		0o644); err != nil {
-		t.Fatal(err)
-	}
-	build := append(os.Environ(), "CGO_ENABLED=0", "GOOS=windows", "GOARCH=386")
-	if err := start(t, build, "go", "build", "-o", empty+".exe", empty+".go"); err != nil {
-		t.Fatal(err)
-	}
-	return env, start(t, env, "wine", empty+".exe")
+	return env, nil
 }
 
 // start runs a command to its end. Its output goes to a file, since processes that it leaves

@@ -27,6 +27,9 @@ func TestParseConnection(t *testing.T) {
 			"B": "wrong"}, ""},
 		"the exact name wins": {map[string]string{"A": "UseDevelopmentStorage=true",
 			"A__accountName": "a b"}, ""},
+		"identity by resource": {map[string]string{"B__accountName": " a ",
+			"B__credential":                "managedidentity",
+			"B__managedIdentityResourceId": "/subscriptions/1/resourceGroups/g/providers/x/y"}, ""},
 		"identity by account": {map[string]string{"B__accountName": "a",
 			"B__credential": "managedidentity"}, ""},
 		"identity, user-assigned": {map[string]string{"B__accountName": "a",
@@ -40,12 +43,30 @@ func TestParseConnection(t *testing.T) {
 		"no account": {map[string]string{"B": "AccountKey=" + key},
 			"B has an AccountKey but no AccountName"},
 		"no key": {map[string]string{"B": "AccountName=a"},
-			"B is not complete"},
+			"B is not complete: it lacks an AccountKey"},
+		"an account that is a host": {map[string]string{
+			"B__accountName": "a.table.core.windows.net"}, "B__accountName must be the name alone"},
+		"an account that is a URL": {map[string]string{"B__accountName": "https://a"},
+			"B__accountName must be the name alone"},
+		"two identities": {map[string]string{"B__accountName": "a",
+			"B__credential": "managedidentity", "B__clientId": "x",
+			"B__managedIdentityResourceId": "/subscriptions/x"}, "set one"},
+		"an identity that is no resource": {map[string]string{"B__accountName": "a",
+			"B__credential": "managedidentity", "B__managedIdentityResourceId": "my-identity"},
+			"B__managedIdentityResourceId must be the identity's ID"},
+		"resource without identity": {map[string]string{"B__accountName": "a",
+			"B__managedIdentityResourceId": "/subscriptions/x"},
+			"B__managedIdentityResourceId needs B__credential"},
+		"an identity without account": {map[string]string{"A__credential": "managedidentity",
+			"B": "UseDevelopmentStorage=true"}, "A__credential needs A__accountName"},
+		"a client without account": {map[string]string{"B__clientId": "x"},
+			"B__clientId needs B__accountName"},
 		"key not base64": {map[string]string{"A": "AccountName=a;AccountKey=not/base64!"},
 			"A has an AccountKey that is not valid base64"},
-		"endpoint no URL": {map[string]string{"B": "AccountName=a;TableEndpoint=a.table;AccountKey=" + key}, "B gives no valid URL for its table service"},
+		"endpoint no URL": {map[string]string{"B": "AccountName=a;TableEndpoint=a.table;AccountKey=" + key},
+			"B has a TableEndpoint that is no http or https URL"},
 		"account with a space": {map[string]string{"B": "AccountName=a b;AccountKey=" + key},
-			"B gives no valid URL"},
+			"B has an AccountName with other signs"},
 		"identity over http": {map[string]string{"B__tableServiceUri": "http://a.table.core.windows.net", "B__credential": "managedidentity"}, "B__tableServiceUri must be an https URL"},
 		"another credential": {map[string]string{"B__accountName": "a",
 			"B__credential": "workload"}, "B__credential must be managedidentity"},
@@ -75,6 +96,138 @@ func TestParseConnection(t *testing.T) {
 				t.Errorf("lock: %v", err)
 			}
 		})
+	}
+}
+
+// TestConnectionStrings has further connection strings, as people paste them.
+func TestConnectionStrings(t *testing.T) {
+	key := base64.StdEncoding.EncodeToString([]byte("a key that must not be told"))
+	named, keyed := "AccountName=a;", "AccountKey="+key+";"
+	both := named + keyed
+	const azure, emulator = "https://a.table.core.windows.net", "UseDevelopmentStorage=true"
+	const noString = "is not a connection string: "
+	for given, want := range map[string]string{ // where the tables are, or what is wrong
+		both:                              azure,
+		"accountname=a;accountkey=" + key: azure,
+		"ACCOUNTNAME=a;ACCOUNTKEY=" + key + ";DEFAULTENDPOINTSPROTOCOL=HTTP": "http://a.table.core." +
+			"windows.net",
+		" AccountName = a ; AccountKey = " + key + " ; ":                      azure,
+		"AccountName=a;\r\n  AccountKey=" + key + "\n":                        azure,
+		"AccountName=a;\u00a0AccountKey=" + key:                               azure,
+		";;" + both + ";":                                                     azure,
+		`"` + both + `"`:                                                      azure,
+		` "` + named + ` AccountKey=` + key + ` " `:                           azure,
+		"'" + both + "'":                                                      azure,
+		" “" + both + "” ":                                                    azure,
+		both + "EndpointSuffix=core.chinacloudapi.cn":                         "https://a.table.core.chinacloudapi.cn",
+		both + "endpointsuffix=core.windows.net.":                             azure + ".",
+		both + "tableendpoint=https://b.example/":                             "https://b.example",
+		both + "QueueEndpoint=x;FileEndpoint=x":                               azure,
+		both + "dfsendpoint=x;BlobSecondaryEndpoint=x":                        azure,
+		both + "UseDevelopmentStorage=false":                                  azure,
+		"TableEndpoint=" + azure + "/;SharedAccessSignature=?sv=1&sig=" + key: azure,
+
+		emulator:                          "http://127.0.0.1:10002/devstoreaccount1",
+		`"usedevelopmentstorage=TRUE"`:    "http://127.0.0.1:10002/devstoreaccount1",
+		" UseDevelopmentStorage = true ;": "http://127.0.0.1:10002/devstoreaccount1",
+		emulator + ";DevelopmentStorageProxyUri=http://azurite": "http://azurite:10002/" +
+			"devstoreaccount1",
+		emulator + ";DevelopmentStorageProxyUri=https://azurite:8080/": "https://azurite:10002/" +
+			"devstoreaccount1",
+		"developmentstorageproxyuri=http://[::1];" + emulator: "http://[::1]:10002/devstoreaccount1",
+
+		emulator + ";DevelopmentStorageProxyUri=azurite": "has a DevelopmentStorageProxyUri that",
+		"DevelopmentStorageProxyUri=http://azurite":      "has a DevelopmentStorageProxyUri without",
+		emulator + ";TableEndpoint=http://azurite:10002": "has UseDevelopmentStorage=true, beside",
+		emulator + ";" + both:                            "has UseDevelopmentStorage=true, beside",
+		"UseDevelopmentStorage=yes":                      "has a UseDevelopmentStorage",
+
+		keyed:                          "has an AccountKey but no AccountName",
+		named:                          "is not complete: it lacks an AccountKey",
+		named + "AccountKey=":          "is not complete: it lacks an AccountKey",
+		"Acount=a;" + keyed:            `has the key "Acount"`,
+		both + "TableEndpiont=https:x": `has the key "TableEndpiont"`,
+		"B=" + both:                    `has the key "B"`,
+		key:                            noString + "it must be Key=Value pairs with semicolons",
+		key + "=":                      noString + "part 1 has no known key",
+		named + key: noString + "it must be Key=Value pairs with semicolons " +
+			"between them, and part 2 is none",
+		azure + "/?sv=1&sig=" + key:                      noString + "part 1 has no known key",
+		`"` + both:                                       noString + "part 1 has no known key",
+		"\ufeff" + both:                                  noString + "part 1 has no known key",
+		both + "accountname=b":                           "has AccountName twice",
+		both + "DefaultEndpointsProtocol=ftp":            "has a DefaultEndpointsProtocol",
+		both + "EndpointSuffix=https://core.windows.net": "has an EndpointSuffix",
+		both + "EndpointSuffix=.core.windows.net":        "has an EndpointSuffix",
+		"AccountName=a.blob.core.windows.net;" + keyed:   "has an AccountName",
+		`AccountName="a";` + keyed:                       "has an AccountName",
+		both + "TableSecondaryEndpoint=a":                "has a TableSecondaryEndpoint",
+		both + "BlobEndpoint=ftp://a":                    "has a BlobEndpoint",
+		"@Microsoft.KeyVault(SecretUri=https://v.vault.azure.net/secrets/s)": "is a reference to " +
+			"Key Vault",
+	} {
+		c, err := table.ParseConnection(func(string) string { return given }, table.TableService, "B")
+		switch {
+		case strings.HasPrefix(want, "http"):
+			if err != nil || fmt.Sprint(c.TableURL()) != want {
+				t.Errorf("%q leads to %s, %v, want %s", given, c.TableURL(), err, want)
+			}
+		case err == nil || !strings.HasPrefix(err.Error(), "B "+want) ||
+			strings.Contains(err.Error(), key):
+			t.Errorf("%q: got %v, want %q", given, err, want)
+		}
+	}
+}
+
+// Names of identity settings that would have no effect are refused.
+func TestMisspelledIdentitySettings(t *testing.T) {
+	for name, wrong := range map[string]bool{
+		"A__accountName": false, "A__credential": false, "A__queueServiceUri": false,
+		"A__QUEUESERVICEURI": false, "A__retry__maxRetries": false, "A__Retry__MaxDelay": false,
+		"A__diagnostics__applicationId": false, "A_OTHER": false, "AB__x": false, "A_": false,
+		"AccountName": false, "A": false, "A__blobServiceUri": false, "A__clientSecretx": true,
+
+		"A__accountname": true, "A__AccountName": true, "a__accountName": true,
+		"A_accountName": true, "A:accountName": true, "A__tableServiceURI": true,
+		"A__clientID": true, "A__managedIdentityClientId": true, "A__managedIdentityObjectId": true,
+		"A__tenantId": true, "A__clientSecret": true, "A__serviceUri": true, "A__account": true,
+		"A__retry": true, "A__": true, "A__tableServiceUri ": true, "A:x": false,
+	} {
+		t.Run(name, func(t *testing.T) {
+			const value = "https://a.example"
+			t.Setenv(name, value)
+			getenv := func(asked string) string {
+				return map[string]string{name: value, "A__tableServiceUri": value + "/x"}[asked]
+			}
+			if name == "A__accountName" || name == "A" || name == "A__credential" {
+				t.Setenv(name, "") // has no such value
+			}
+			_, err := table.ParseConnection(getenv, table.TableService, "A")
+			told := err != nil && strings.HasPrefix(err.Error(), name+" has no effect: the names "+
+				"that work are A__accountName, __tableServiceUri, __blobServiceUri, __credential, "+
+				"__clientId, __managedIdentityResourceId")
+			if told != wrong || wrong && strings.Contains(err.Error(), value) {
+				t.Errorf("got %v", err)
+			}
+			// Without the right names it is told, too.
+			getenv = func(string) string { return "" }
+			_, err = table.ParseConnection(getenv, table.TableService, "A")
+			if told := strings.Contains(err.Error(), "has no effect"); wrong && !told {
+				t.Errorf("alone: got %v", err)
+			}
+		})
+	}
+	t.Setenv("A__accountname", "a")
+	getenv := func(asked string) string { // the environment of Windows
+		return map[string]string{"a__accountname": "a"}[strings.ToLower(asked)]
+	}
+	if _, err := table.ParseConnection(getenv, table.TableService, "A"); err != nil {
+		t.Errorf("where names have no case: %v", err)
+	}
+	t.Setenv("A__x", "a")
+	getenv = func(string) string { return "UseDevelopmentStorage=true" }
+	if _, err := table.ParseConnection(getenv, table.TableService, "A"); err != nil {
+		t.Errorf("beside a connection string: %v", err)
 	}
 }
 

@@ -10,9 +10,9 @@ import (
 )
 
 // MaxAliasLength is the length of the longest alias, in characters. All characters are ASCII.
-const MaxAliasLength = 32
+const MaxAliasLength = 100
 
-// Alias is the part of a short URL that says which link is meant: 1 to 32 characters of A-Z, a-z,
+// Alias is the part of a short URL that says which link is meant: 1 to 100 characters of A-Z, a-z,
 // 0-9, "-" and "_".
 type Alias string
 

@@ -75,6 +75,15 @@ func TestHostDomain(t *testing.T) {
 	}
 }
 
+// A key of Table Storage has at most 512 characters, and some rows have a name and up to 64 more.
+func TestTheLongestNameFitsIntoAKey(t *testing.T) {
+	longest := strings.Repeat("a", link.MaxAliasLength) + "@" + strings.Repeat("a.", 126) + "a:65535"
+	if _, ok := link.ParseName(longest); !ok || len(longest) != link.MaxNameLength ||
+		len(longest) > 512-64 {
+		t.Errorf("%d characters, %t", len(longest), ok)
+	}
+}
+
 func TestNames(t *testing.T) {
 	for s, want := range map[string]bool{"abc": true, "abc@go.example": true, "a@[::1]:81": true,
 		"": false, "@go.example": false, "abc@": false, "abc@Go.example": false, "abc@a@b": false,

@@ -15,20 +15,21 @@ import (
 
 func TestParseAlias(t *testing.T) {
 	for s, want := range map[string]bool{
-		"a":                     true,
-		"0":                     true,
-		"AZaz09-_":              true,
-		strings.Repeat("x", 32): true,
-		strings.Repeat("x", 33): false,
-		"":                      false,
-		"a.b":                   false,
-		"a/b":                   false,
-		"a b":                   false,
-		"a|b":                   false,
-		"é":                     false,
-		"a\x00":                 false,
-		"favicon.ico":           false,
-		"a%62":                  false,
+		"a":                      true,
+		"0":                      true,
+		"AZaz09-_":               true,
+		strings.Repeat("x", 33):  true,
+		strings.Repeat("x", 100): true,
+		strings.Repeat("x", 101): false,
+		"":                       false,
+		"a.b":                    false,
+		"a/b":                    false,
+		"a b":                    false,
+		"a|b":                    false,
+		"é":                      false,
+		"a\x00":                  false,
+		"favicon.ico":            false,
+		"a%62":                   false,
 	} {
 		a, ok := link.ParseAlias(s)
 		if ok != want || ok && string(a) != s {

@@ -10,7 +10,7 @@ export const { default: defaultDomain, domain, main, schemes } = document.queryS
 
 // nameOf returns the name of a link in paths. isName matches such names.
 export const nameOf = ({ alias, domain }) => (domain && domain !== defaultDomain ? `${alias}@${domain}` : alias);
-export const isName = /^[\w-]{1,32}(@[a-z0-9._:[\]-]{1,259})?$/;
+export const isName = /^[\w-]{1,100}(@[a-z0-9._:[\]-]{1,259})?$/;
 export const isToken = /^tnc_\w{43}$/;
 
 // byId returns the element with this id.

@@ -237,7 +237,7 @@ func (r *reader) links(s *Settings, port int64) {
 	s.Functions.DeletedKeep = s.Storage.DeletedKeep
 	s.Storage.TombstoneFor = r.duration("TOMBSTONE_DAYS", day, 30, 0, 3650)
 	s.Storage.ChangesEvery = r.duration("CHANGES_SECONDS", time.Second, 5, 0, 10)
-	s.Storage.AliasLength = int(r.integer("ALIAS_LENGTH", 6, 4, link.MaxAliasLength))
+	s.Storage.AliasLength = int(r.integer("ALIAS_LENGTH", 6, 4, 32))
 	s.Storage.Reap = storage.ReapConfig{
 		Buffer:       r.duration("GC_BUFFER_SECONDS", time.Second, 0, 0, 30*86400),
 		PageSize:     int(r.integer("GC_PAGE_SIZE", 1000, 1, 1000)),

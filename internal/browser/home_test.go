@@ -203,7 +203,7 @@ func TestProblems(t *testing.T) {
 	p.Fill("#url", "example.com/page")
 	p.Fill("#alias", "not one")
 	p.Press(kb.Enter)
-	wrong("alias", "An alias has 1 to 32 of the characters")
+	wrong("alias", "An alias has 1 to 100 of the characters")
 	p.Fill("#alias", "taken")
 	p.Press(kb.Enter)
 	wrong("alias", "There is a link with this alias")

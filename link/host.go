@@ -133,6 +133,18 @@ func browserHost(authority string) (string, error) {
 
 var errMisread = errors.New("browsers take the host for another one, or for none")
 
+// canBeName reports whether DNS can have a name that the parser has written (RFC 1035): no label is
+// empty or has more than 63 characters. Addresses keep this too.
+func canBeName(host string) bool {
+	host = strings.TrimSuffix(host, ".")
+	for label := range strings.SplitSeq(host, ".") {
+		if label == "" || len(label) > 63 {
+			return false
+		}
+	}
+	return len(host) <= maxHost
+}
+
 // canonical returns the canonical spelling of a host that the parser has written.
 func canonical(host string) Host {
 	if strings.HasPrefix(host, "[") {

@@ -78,7 +78,7 @@ func ParseBase(raw string) (Base, error) {
 		return Base{}, errors.New(want)
 	}
 	parsed, err := target.parse()
-	if err != nil || parsed.Hostname() == "" {
+	if err != nil || !canBeName(parsed.Hostname()) {
 		return Base{}, errors.New(want + ": its host or port is not valid")
 	}
 	return Base{url: strings.TrimRight(Location(raw), "/"), host: parsed.Hostname(),

@@ -467,7 +467,11 @@ func (r *reader) oidc(issuer, client, role, groups, scopes string) *access.OIDCC
 	case c.ClientID == "":
 		r.wrong(client, "is required, since "+issuer+" is set")
 	}
-	if err := access.CheckIssuer(c.Issuer); err != nil && c.Issuer != "" {
+	err := access.CheckIssuer(c.Issuer)
+	if _, unreachable := link.ParseBase(c.Issuer); err == nil {
+		err = unreachable
+	}
+	if err != nil && c.Issuer != "" {
 		r.wrong(issuer, err.Error())
 	}
 	return &c
@@ -701,7 +705,7 @@ func (r *reader) fallback(name string, rules link.Rules, alias bool) link.Fallba
 func (r *reader) otherHosts(name string) (hosts []link.Host) {
 	for _, spelled := range r.list(name) {
 		host, ok := link.ParseHost(spelled)
-		if !ok {
+		if _, err := link.ParseBase("http://" + spelled); !ok || err != nil {
 			r.wrong(name, fmt.Sprintf("must be names of hosts, separated by commas, and %q is none",
 				spelled))
 		}

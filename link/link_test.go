@@ -38,6 +38,29 @@ func TestParseAlias(t *testing.T) {
 	}
 }
 
+func TestPastedAlias(t *testing.T) {
+	for pasted, want := range map[string]string{
+		"abc": "abc", "abc.": "abc", "\u200b abc\ufeff)": "abc", "abc”": "abc", "abc」。": "abc",
+		"abc*": "abc", "abc~`|>": "abc", "abc-": "abc-", "abc_.": "abc_", "-abc": "-abc",
+		"abc\u00ad": "abc", "abc\ufe0f": "abc", "abc\u3164": "abc", "abc\u202c\u2069": "abc",
+		"abc־": "abc", "abc՝": "abc", "abc؟": "abc", "abc།": "abc", "abc¿": "abc", "abc%": "abc",
+		"abc(": "abc", "abc@": "abc", "abc\\": "abc", "abc+": "abc+", "abc+!": "abc+",
+		"abcé": "abcé", "abc٣": "abc٣", "abcは": "abcは", "abc=": "abc=", "abc😀": "abc😀",
+		"abc\x00": "abc\x00", "abc\xff": "abc\xff", "(abc)": "(abc", "abc/": "abc/", "abc/.": "abc/",
+		"abc e\u0301": "abc e\u0301", "": "", ".": "", " ": "", "a b.": "a b",
+	} {
+		if got, cut := link.PastedAlias(pasted); got != want || cut {
+			t.Errorf("%q is %q, %t, want %q", pasted, got, cut, want)
+		}
+	}
+	for pasted, want := range map[string]string{"abc?": "abc", "abc?x=1#y": "abc", "abc#?": "abc",
+		"abc&gt;": "abc", "abc&": "abc", "abc)?x": "abc", "abc/?x": "abc/", "?x": "", "abc #é": "abc"} {
+		if got, cut := link.PastedAlias(pasted); got != want || !cut {
+			t.Errorf("%q is %q, %t, want %q", pasted, got, cut, want)
+		}
+	}
+}
+
 func TestReserved(t *testing.T) {
 	for a, want := range map[link.Alias]bool{"api": true, "Manage": true, "ADMIN": true,
 		"runtime": true, "apis": false, "ap": false, "6GV88b": false} {

@@ -113,10 +113,7 @@ func (b Base) aliasOf(pasted string) (Alias, bool) {
 	if len(pasted) < len(base) || !strings.EqualFold(pasted[:len(base)], base) {
 		return "", false
 	}
-	alias := pasted[len(base):]
-	if end := strings.IndexAny(alias, "?#"); end >= 0 {
-		alias = alias[:end]
-	}
+	alias, _ := PastedAlias(pasted[len(base):])
 	return ParseAlias(strings.TrimSuffix(alias, "/"))
 }
 

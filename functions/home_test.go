@@ -1,0 +1,30 @@
+package functions
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+)
+
+// What people paste around a URL goes, and a scheme is added. internal/browser tries the same on the
+// page's script.
+func TestPastedURLs(t *testing.T) {
+	data, err := os.ReadFile("testdata/pasted.json")
+	var pasted map[string]string
+	if err == nil {
+		err = json.Unmarshal(data, &pasted)
+	}
+	if err != nil || len(pasted) < 90 {
+		t.Fatalf("%d, %v", len(pasted), err)
+	}
+	for text, want := range pasted {
+		if got := completed(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+	for _, text := range []string{"", " ", "“”", "(", "\"", "\u200b", "<>"} {
+		if got := completed(text); got != "" {
+			t.Errorf("%q becomes %q", text, got)
+		}
+	}
+}

@@ -107,7 +107,7 @@ var rules = []rule{
 	{"agent", bot}, {"crawl", bot}, {"headless", bot}, {"monitor", bot}, {"preview", bot},
 	{"spider", bot},
 	{"http", bot}, {".com", bot}, {".org", bot}, // a browser sends no address
-	{".compil", 0}, // names of builds of Android, which Snapchat sends
+	{".compil", 0},     // names of builds of Android, which Snapchat sends
 	{"ms-office", bot}, // Office requests a link before it opens the browser
 	// Bots that only their names give away. Most of them test sites. AppInsights is Azure's own
 	// availability test.

@@ -562,6 +562,11 @@ func TestPreview(t *testing.T) {
 		t.Errorf("a browser gets %d %v %s", page.Code, page.Header(), body)
 	}
 	wantPage(t, page)
+	r.fake.Put(link.Link{Name: "hides", LongURL: "https://example.com%2eevil.example/"})
+	if body := r.get("/hides+", "Accept", "text/html").Body.String(); !strings.Contains(body,
+		`<div><dt>In ASCII</dt><dd class="target" dir="ltr">https://example.com.evil.example/</dd>`) {
+		t.Errorf("a host that is percent-encoded is shown as %s", body)
+	}
 	w := r.get("/nobody+", "Accept", "text/html")
 	if !strings.HasPrefix(w.Body.String(), "<!doctype html>") {
 		t.Errorf("a browser gets %s", w.Body)

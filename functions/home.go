@@ -211,7 +211,7 @@ func (s *service) linkOnPage(l link.Link) pages.Link {
 		Name:     string(l.Name.Domain().Name(l.Alias())),
 		ShortURL: s.Rules.ShortURL(l),
 		LongURL:  l.LongURL,
-		ASCII:    link.Location(l.LongURL),
+		ASCII:    link.ASCII(l.LongURL),
 		Created:  l.CreatedAt,
 		Expires:  l.ExpiresAt,
 	}

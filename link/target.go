@@ -169,6 +169,20 @@ func Location(longURL string) string {
 	return target.scheme + "://" + percentEncode(host) + percentEncode(target.rest)
 }
 
+// ASCII returns the Location of a long URL with the host as a browser reads it, for people: a host
+// may be spelled in percent-encoding, or an address as one number.
+func ASCII(longURL string) string {
+	location := Location(longURL)
+	target, ok := split(location)
+	name, port := splitPort(target.authority)
+	host := string(HostOf(location))
+	if !ok || host == "" || strings.Contains(name, "@") ||
+		strings.EqualFold(strings.TrimRight(name, "."), host) {
+		return location
+	}
+	return target.scheme + "://" + host + port + target.rest
+}
+
 // parts are the pieces of an http or https URL, unchanged.
 type parts struct {
 	scheme, authority, rest string

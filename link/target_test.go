@@ -322,6 +322,31 @@ func TestLocationOfAnythingIsPrintableASCII(t *testing.T) {
 	}
 }
 
+func TestASCII(t *testing.T) {
+	for in, want := range map[string]string{
+		"https://example.com/a":               "https://example.com/a",
+		"HTTPS://Example.COM.:80/a":           "HTTPS://Example.COM.:80/a",
+		"https://bücher.example:8080/ü":       "https://xn--bcher-kva.example:8080/%C3%BC",
+		"https://evil%2eexample/":             "https://evil.example/",
+		"https://example.com%2Eevil.example/": "https://example.com.evil.example/",
+		"https://%65vil.example:81?q#%2e":     "https://evil.example:81?q#%2e",
+		"https://b%C3%BCcher.example/%2e":     "https://xn--bcher-kva.example/%2e",
+		"https://evil%E3%80%82example":        "https://evil.example",
+		"http://2130706433/":                  "http://127.0.0.1/",
+		"http://0x7f.1:80":                    "http://127.0.0.1:80",
+		"http://[::FFFF:7f00:1]/":             "http://127.0.0.1/",
+		"http://[2001:DB8:0::1]:80/":          "http://[2001:db8::1]:80/",
+		"https://example.com@evil%2eexample/": "https://example.com@evil%2eexample/",
+		"https://1.2.3.256/":                  "https://1.2.3.256/",
+		"mailto:a%2eb@example.com":            "mailto:a%2eb@example.com",
+		"not a URL%2e":                        "not%20a%20URL%2e",
+	} {
+		if got := link.ASCII(in); got != want {
+			t.Errorf("%s is %s, want %s", in, got, want)
+		}
+	}
+}
+
 func FuzzLongURL(f *testing.F) {
 	for _, seed := range []string{
 		"https://example.com/page?q=1#x", "http://1.2.3.08", "http://a<b",

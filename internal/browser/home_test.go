@@ -244,6 +244,11 @@ func TestPastedURLs(t *testing.T) {
 		`complete(text) !== want).map(([text]) => text + " becomes " + complete(text)).join("\n"))`); wrong != "" {
 		t.Error(wrong)
 	}
+	longest := strings.Repeat("a", link.MaxAliasLength)
+	p.Fill("#url", "https://example.com/longest")
+	p.Fill("#alias", longest)
+	p.Press(kb.Enter)
+	p.Await("#links", "/"+longest)
 	for _, scripts := range []bool{true, false} {
 		if !scripts {
 			p.NoScripts()

@@ -3,6 +3,7 @@ package functions
 import (
 	"encoding/json"
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -21,6 +22,10 @@ func TestPastedURLs(t *testing.T) {
 		if got := completed(text); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)
 		}
+	}
+	hostile := strings.Repeat("(", 4000) + strings.Repeat(".", 4000)
+	if got := completed(hostile); got != "https://"+hostile[8:] { // each takes as long as the rest
+		t.Errorf("%d characters are left", len(got))
 	}
 	for _, text := range []string{"", " ", "“”", "(", "\"", "\u200b", "<>"} {
 		if got := completed(text); got != "" {

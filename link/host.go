@@ -22,10 +22,11 @@ type BlockedHost struct {
 
 // ParseHost returns the host that a browser understands by a spelling. It reports false if the
 // spelling is not a host, or has a user name, a port or a path. It also reports false for a name
-// with a *. No host on the internet has one: people write it to mean all hosts below another one.
+// with punctuation that no domain can have, such as a *, which people write to mean all hosts below
+// another one.
 func ParseHost(spelled string) (Host, bool) {
 	switch {
-	case !utf8.ValidString(spelled), strings.ContainsAny(spelled, `/\?#@*`),
+	case !utf8.ValidString(spelled), strings.ContainsAny(spelled, `/\?#@`),
 		strings.ContainsFunc(spelled, func(r rune) bool {
 			return unicode.IsSpace(r) ||
 				unicode.IsControl(r)
@@ -35,7 +36,11 @@ func ParseHost(spelled string) (Host, bool) {
 		strings.LastIndexByte(spelled, '[') > 0:
 		return "", false
 	}
-	return hostAt(spelled)
+	host, ok := hostAt(spelled)
+	if _, marked := markIn(spelled, string(host)); marked {
+		return "", false
+	}
+	return host, ok
 }
 
 // HostOf returns the host that the Location of longURL leads a browser to, and "" if it leads to

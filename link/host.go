@@ -52,6 +52,9 @@ func HostOf(longURL string) Host {
 	if host := plainHost(longURL); host != "" {
 		return host
 	}
+	if !utf8.ValidString(longURL) {
+		longURL = percentEncode(longURL) // as Location does
+	}
 	const slashes = `/\`
 	scheme, rest, _ := strings.Cut(longURL, ":")
 	switch {

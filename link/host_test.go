@@ -160,6 +160,8 @@ func TestHostOfWhatIsNoValidTarget(t *testing.T) {
 		"http://exa mple.com/":          "",
 		"http://a@b@example.com:80/":    "example.com",
 		"https://it's.example/":         "it's.example",
+		"https:\xe8%80%80":              "xn--uw0a",
+		"https://b\xc3%bccher.example/": "xn--bcher-kva.example",
 		"https://“https://a.example":    "xn--https-hw3b",
 		"http://example.com:80@b.test":  "b.test",
 		`https:/\example.com`:           "example.com",

@@ -37,7 +37,7 @@ func ParseHost(spelled string) (Host, bool) {
 		return "", false
 	}
 	host, ok := hostAt(spelled)
-	if _, marked := markIn(spelled, string(host)); marked {
+	if _, marked := markIn(string(host)); marked {
 		return "", false
 	}
 	return host, ok

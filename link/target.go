@@ -88,21 +88,20 @@ func (r Rules) checkTarget(longURL string, owned bool) string {
 		return "The URL has its scheme twice, or one without its colon: it must start with " +
 			"http:// or https:// once."
 	}
-	if c, is := markIn(target.authority, host); is {
+	if c, is := markIn(host); is {
 		return fmt.Sprintf("The URL's host contains a mark that no domain can have (%U): remove "+
 			"it, and any others around the URL.", c)
 	}
 	return r.checkOwn(h, longURL)
 }
 
-// markIn returns the first punctuation that no domain can have in a host, as it is spelled and as
-// the parser has written it. Such a mark is pasted together with a URL.
-func markIn(authority, host string) (rune, bool) {
-	// IDNA takes some of these for a dot, a hyphen or a middle dot, and the others belong to
-	// words: in Catalan, Japanese, Hebrew and Tibetan (RFC 5892, 2.6).
-	const allowed = "-_.:[]" + "。．｡－﹣" + "·・･׳״་"
+// markIn returns the first punctuation that no domain can have in a host that the parser has
+// written. Such a mark is pasted together with a URL.
+func markIn(host string) (rune, bool) {
+	// The last ones belong to words: in Catalan, Japanese, Hebrew and Tibetan (RFC 5892, 2.6).
+	const allowed = "-_.:[]" + "·・׳״་"
 	readable, _ := idna.Punycode.ToUnicode(host)
-	for _, c := range unescape(authority) + readable {
+	for _, c := range readable {
 		if unicode.IsPunct(c) && !strings.ContainsRune(allowed, c) {
 			return c, true
 		}

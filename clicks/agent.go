@@ -101,11 +101,13 @@ var rules = []rule{
 	{"iphone", iOS | mobile}, {"ipad", iOS | tablet},
 	{"mobile", mobile}, {"smart-tv", television}, {"smarttv", television},
 
-	// Bots. Internet Explorer also says "compatible", and Cubot is a maker of phones.
-	{"compatible", bot}, {"compatible; msie", engine}, {"bot", bot}, {" cubot", 0},
+	// Bots. Internet Explorer also says "compatible", Cubot is a maker of phones, and Facebook's apps
+	// name the network: Orange Botswana.
+	{"compatible", bot}, {"compatible; msie", engine}, {"bot", bot}, {"cubot", 0}, {"botswana", 0},
 	{"agent", bot}, {"crawl", bot}, {"headless", bot}, {"monitor", bot}, {"preview", bot},
 	{"spider", bot},
 	{"http", bot}, {".com", bot}, {".org", bot}, // a browser sends no address
+	{".compil", 0},     // names of builds of Android, which Snapchat sends
 	{"ms-office", bot}, // Office requests a link before it opens the browser
 	// Bots that only their names give away. Most of them test sites. AppInsights is Azure's own
 	// availability test.
@@ -118,6 +120,7 @@ var rules = []rule{
 	{"hotjar", bot}, {"linktiger", bot},
 	{"manus-user", bot}, {"marketgoo", bot}, {"newsai", bot}, {"newsnow", bot}, {"readable/", bot},
 	{"; rigor", bot},
+	{"thirdlandingpage", bot}, // TikTok loads links in advance
 	{"securityheaders", bot}, {"silktide", bot}, {"sindup", bot}, {"splash version", bot},
 	{"testlocally", bot}, {"turingos", bot},
 	{"watchtowr", bot}, {"xmco", bot},
@@ -180,8 +183,11 @@ func recall(s string) marks {
 		return marks(entry) & allMarks
 	}
 	m := bot
-	if strings.HasPrefix(s, "Mozilla/") || strings.HasPrefix(s, "Opera/9") {
+	switch {
+	case strings.HasPrefix(s, "Mozilla/"), strings.HasPrefix(s, "Opera/9"):
 		m = scan(s)
+	case strings.HasPrefix(s, "[FBAN/"): // some of Facebook's apps, mostly on Android, say no more
+		m = scan(s) | engine | android | mobile
 	}
 	place.Store(hash&^allMarks | uint64(m))
 	return m

@@ -217,6 +217,93 @@ var agentTests = []struct {
 		"like Gecko) Teams/1.7.00 Chrome/112.0.5615.204 Electron/24.6.2 Safari/537.36",
 		person(clicks.Other, "Windows", "desktop")},
 
+	{"Facebook on an Android phone, without a browser's name",
+		"[FBAN/FB4A;FBAV/567.1.0.52.74;FBBV/1003893689;FBDM/{density=3.0,width=1080,height=2340};" +
+			"FBLC/nl_NL;FBRV/1012267334;FBCR/NL KPN;FBMF/samsung;FBBD/samsung;" +
+			"FBPN/com.facebook.katana;FBDV/SM-S921B;FBSV/16;FBOP/1;FBCA/arm64-v8a:;]",
+		person(clicks.Other, "Android", "mobile")},
+	{"Facebook on a Cubot in Botswana",
+		"[FBAN/FB4A;FBAV/570.0.0.24.72;FBCR/Orange Botswana;FBMF/CUBOT;FBBD/CUBOT;" +
+			"FBPN/com.facebook.katana;FBDV/CUBOT_X18;FBSV/11;FBOP/1;FBCA/armeabi-v7a:armeabi;]",
+		person(clicks.Other, "Android", "mobile")},
+	{"Messenger on an Android phone", "[FBAN/Orca-Android;FBAV/331.0.0.15.119;" +
+		"FBPN/com.facebook.orca;FBLC/de_DE;FBBV/1;FBCR/o2 - de+;FBMF/Google;FBDV/Pixel 8;FBSV/15;]",
+		person(clicks.Other, "Android", "mobile")},
+	{"Facebook on an iPhone, without a browser's name", "[FBAN/FBIOS;FBAV/538.0.0.53.77;" +
+		"FBBV/808389416;FBDV/iPhone14,7;FBMD/iPhone;FBSN/iOS;FBSV/18.6.2;FBSS/3;FBCR/;FBID/phone;" +
+		"FBLC/en_US;FBOP/80]", person(clicks.Other, "iOS", "mobile")},
+	{"Facebook on an iPad", "Mozilla/5.0 (iPad; CPU OS 18_6 like Mac OS X) AppleWebKit/605.1.15 " +
+		"(KHTML, like Gecko) Mobile/15E148 [FBAN/FBIOS;FBAV/538.0.0.53.77;FBDV/iPad13,4;FBMD/iPad;" +
+		"FBSN/iPadOS;FBSV/18.6;FBSS/2;FBID/tablet;FBLC/en_US;FBOP/5]",
+		person(clicks.Other, "iOS", "tablet")},
+	{"Messenger in a window of Android", "Mozilla/5.0 (Linux; Android 11; RMX1931 " +
+		"Build/RKQ1.200928.002; wv) AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 " +
+		"Chrome/93.0.4577.82 Mobile Safari/537.36 [FB_IAB/Orca-Android;FBAV/331.0.0.15.119;]",
+		person(clicks.Other, "Android", "mobile")},
+	{"Instagram on a Pixel", "Mozilla/5.0 (Linux; Android 8.1.0; Pixel 2 Build/OPM2.171026.006.G1; " +
+		"wv) AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/85.0.4183.81 Mobile " +
+		"Safari/537.36 Instagram 157.0.0.37.120 Android (27/8.1.0; 420dpi; 1080x1794; " +
+		"Google/google; Pixel 2; walleye; walleye; en_US; 242168941)",
+		person(clicks.Other, "Android", "mobile")},
+	{"Threads on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) " +
+		"AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/22F76 Barcelona 382.0.0.23.84 (iPhone15,3; " +
+		"iOS 18_5; de_DE; de; scale=3.00; 1290x2796; 743821203)",
+		person(clicks.Other, "iOS", "mobile")},
+	{"Snapchat on Android", "Mozilla/5.0 (Linux; Android 13; I2011 Build/TP1A.220624.014; wv) " +
+		"AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/125.0.6422.54 Mobile " +
+		"Safari/537.36 Snapchat/12.89.0.40 (I2011; Android 13#eng.compil.20240430.095616#33; gzip; )",
+		person(clicks.Other, "Android", "mobile")},
+	{"Pinterest on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) " +
+		"AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148 [Pinterest/iOS]",
+		person(clicks.Other, "iOS", "mobile")},
+	{"Pinterest on Android", "Mozilla/5.0 (Linux; Android 14; SM-A546B Build/UP1A.231005.007; wv) " +
+		"AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/142.0.7444.102 Mobile " +
+		"Safari/537.36 [Pinterest/Android]", person(clicks.Other, "Android", "mobile")},
+	{"Line on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) " +
+		"AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148 Safari Line/15.8.1",
+		person(clicks.Other, "iOS", "mobile")},
+	{"Line on Android", "Mozilla/5.0 (Linux; Android 14; SO-53D Build/68.1.A.2.223; wv) " +
+		"AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/136.0.7103.60 Mobile " +
+		"Safari/537.36 Line/15.7.1/IAB", person(clicks.Other, "Android", "mobile")},
+	{"KakaoTalk on Android", "Mozilla/5.0 (Linux; Android 14; SM-S921N Build/UP1A.231005.007; wv) " +
+		"AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/136.0.7103.60 Mobile " +
+		"Safari/537.36;KAKAOTALK 2411380", person(clicks.Other, "Android", "mobile")},
+	{"Naver on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) " +
+		"AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148 NAVER(inapp; search; 2000; 12.12.3; " +
+		"15PRO)", person(clicks.Other, "iOS", "mobile")},
+	{"WeChat on Windows", "Mozilla/5.0 (Windows NT 10.0; WOW64) AppleWebKit/537.36 (KHTML, like " +
+		"Gecko) Chrome/116.0.0.0 Safari/537.36 NetType/WIFI MicroMessenger/7.0.20.1781(0x6700143B) " +
+		"WindowsWechat(0x63090c33) XWEB/11581 Flue", person("Chrome", "Windows", "desktop")},
+	{"X on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) " +
+		"AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/22F76 Twitter for iPhone/11.2",
+		person(clicks.Other, "iOS", "mobile")},
+	{"LinkedIn on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) " +
+		"AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148 [LinkedInApp]/9.31.1",
+		person(clicks.Other, "iOS", "mobile")},
+	{"TikTok on Android", "Mozilla/5.0 (Linux; Android 8.1.0; CPH1901 Build/OPM1.171019.026; wv) " +
+		"AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/91.0.4472.120 Mobile " +
+		"Safari/537.36  trill_200005 JsSdk/1.0 NetType/WIFI Channel/googleplay AppName/trill " +
+		"app_version/20.0.5 ByteLocale/id-ID ByteFullLocale/id-ID Region/ID BytedanceWebview/d8a21c6",
+		person(clicks.Other, "Android", "mobile")},
+	{"Microsoft's news on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 17_4_1 like Mac OS X) " +
+		"AppleWebKit/605.1.15 (KHTML,like Gecko) Version/17.4.1 Mobile/15E148 Safari/605.1.15 " +
+		"NewsSapphire/1.0.420507003", person("Safari", "iOS", "mobile")},
+	{"Telegram on Android", "Mozilla/5.0 (Linux; Android 14; Pixel 8 Build/AP2A.240805.005; wv) " +
+		"AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/127.0.6533.103 Mobile " +
+		"Safari/537.36 Telegram-Android/11.1.3 (Google Pixel 8; Android 14; SDK 34; HIGH)",
+		person(clicks.Other, "Android", "mobile")},
+
+	{"TikTok, in advance", "Mozilla/5.0 (Linux; Android 12; SM-A326U) AppleWebKit/537.36 (KHTML, " +
+		"like Gecko) Chrome/120.0.0.0 Mobile Safari/537.36 thirdLandingPageFeInfra/1.0", bot},
+	{"TikTok, in advance, on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 17_0 like Mac OS X) " +
+		"AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148 thirdLandingPageFeInfra", bot},
+	{"a preview of Snapchat", "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like " +
+		"Gecko) Chrome/120.0 Safari/537.36 Snap URL Preview Service; bot; snapchat; " +
+		"+https://developers.snap.com/robots", bot},
+	{"a program of Facebook's app", "Dalvik/2.1.0 (Linux; U; Android 14; SM-S921B " +
+		"Build/UP1A.231005.007) [FBAN/FB4A;FBAV/106.0.0.26.68;FBPN/com.facebook.katana;]", bot},
+	{"a bot in the words of Facebook's app", "[FBAN/FB4A;FBAV/567.1.0.52.74;FBDV/Headless;]", bot},
+	{"Facebook's words elsewhere", "curl/8.17.0 [FBAN/FB4A;]", bot},
 	{"nothing", "", bot},
 	{"the Functions host itself", strings.TrimSpace(hostSuffix), bot},
 	{"curl", "curl/8.17.0", bot},

@@ -24,11 +24,11 @@ func (s *service) freeAlias(
 	if err != nil {
 		return err
 	}
-	a, _, err := s.Rules.Choose(alias, d)
-	if err != nil {
+	if _, _, err := s.Rules.Choose(alias, d); err != nil {
 		return err
 	}
-	l, err := s.Links.Get(ctx, a)
+	// By the very spelling, which an older row may have, and else in any case.
+	l, err := s.Links.Get(ctx, d.Name(link.Alias(alias)))
 	there := &l // also if it has ended, or is a tombstone, which has no owner
 	switch {
 	case errors.Is(err, link.ErrNotFound):

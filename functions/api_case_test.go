@@ -126,6 +126,13 @@ func TestOlderAliasesWithCapitals(t *testing.T) {
 	}
 	where := func(alias string) string { return r.get("/" + alias).Header().Get("Location") }
 	wantLink(t, r.as("ann", "GET", "/api/links/Old", ""), 200, "Old", "tiney.to")
+	for alias, want := range map[string]string{"Old": "false", "old": "true", "OLD": "true",
+		"oLd@TINEY.to": "true", "Old@tiney.to": "false", "plain": "false", "Plain": "false",
+		"PLAIN@tiney.to": "false", "None": "true"} {
+		if got := members(t, r.as("ann", "GET", "/api/aliases/"+alias, ""))["free"]; got != want {
+			t.Errorf("%s is free: %s, want %s", alias, got, want)
+		}
+	}
 	wantLink(t, r.as("ann", "GET", "/api/links/PLAIN", ""), 200, "plain", "tiney.to")
 	for _, alias := range []string{"old", "OLD", "oLd"} {
 		wantProblem(t, r.as("ann", "GET", "/api/links/"+alias, ""), 404, "not-found", "")

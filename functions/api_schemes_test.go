@@ -35,7 +35,9 @@ func TestExtraSchemes(t *testing.T) {
 		{"mailtoo:ann@example.com", false},
 		{"web+x://tiney.to/a", false},
 		{"web+x://go.example:99/a", false},
-		{"web+x://ann:secret@example.org/", false},
+		{"web+x://ann:secret@example.org/", true},
+		{"tel://+15550100", true},
+		{"web+x://ann@go.example/", false},
 		{"tel", false},
 	} {
 		body := `{"longUrl":"` + test.url + `"}`

@@ -10,8 +10,10 @@ import (
 	"tiney/link"
 )
 
-// maxClaims is how many links one call can claim.
-const maxClaims = 100
+const (
+	maxClaims     = 100      // in one call
+	maxClaimsBody = 64 << 10 // bytes, for as many of the longest names
+)
 
 type claimRequest struct {
 	Owner  *string `json:"owner"` // gets all the links
@@ -42,7 +44,7 @@ var errNotClaimed = errors.New("not claimed")
 func (s *service) claim(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
 ) error {
-	body, err := decodeJSON[claimRequest](w, r, maxBody)
+	body, err := decodeJSON[claimRequest](w, r, maxClaimsBody)
 	if err != nil {
 		return err
 	}

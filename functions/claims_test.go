@@ -97,7 +97,8 @@ func TestClaimsThatAreRefused(t *testing.T) {
 	many := func(n int) string {
 		token, _ := claimToken(t)
 		return `{"claims":[` + strings.TrimSuffix(strings.Repeat(`{"alias":"`+
-			strings.Repeat("a", 32)+`","claimToken":"`+token+`","keepExpiry":false},`, n), ",") +
+			strings.Repeat("a", link.MaxAliasLength)+`","domain":"`+
+			strings.Repeat("d.", 125)+`xyz:65535","claimToken":"`+token+`","keepExpiry":false},`, n), ",") +
 			`]}`
 	}
 	r := newRig(t)

@@ -106,8 +106,9 @@ type target struct {
 	rest, query       string // what the request came with behind the alias, as it came
 }
 
-// target returns where a request for a link leads. first is the first segment of its path, and rest
-// what follows it. A rest that the link does not forward counts as an unknown alias. Errors:
+// target returns where a request for a link leads. first is the first segment of its path, or "" if
+// part of that does not count, and rest what follows it. A rest that the link does not forward
+// counts as an unknown alias, unless it is what people paste behind a slash. Errors:
 // link.ErrNotFound in that case, tooLongProblem, the problem of a client that has to wait.
 func (s *service) target(r *http.Request, l link.Link, first, rest string) (target, error) {
 	to := target{rest: rest, query: r.URL.RawQuery}
@@ -119,6 +120,12 @@ func (s *service) target(r *http.Request, l link.Link, first, rest string) (targ
 			if name, rest := splitPath(path); name == first {
 				to.rest, to.query = rest, query
 			}
+		}
+	}
+	if l.Forward&link.ForwardPath == 0 {
+		behind, _ := url.PathUnescape(to.rest)
+		if behind, _ = link.PastedAlias(behind); behind == "/" {
+			to.rest = ""
 		}
 	}
 	var ok bool

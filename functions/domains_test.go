@@ -116,6 +116,11 @@ func TestForwarding(t *testing.T) {
 		"/both//":                "",
 		"/both/../x":             "",
 		"/both/x/%2e%2E":         "",
+		"/both/..%2fx":           "",
+		"/both/..;/x":            "",
+		"/both/..%5cx":           "",
+		"/both/%252e%252e/x":     "",
+		"/both/a;b/%252Ex":       "https://example.com/p/a;b/%252Ex?a#f",
 		"/both%2Fx":              "",
 		"/both/@evil.example":    "https://example.com/p/@evil.example?a#f",
 	} {

@@ -570,7 +570,7 @@ func TestPreview(t *testing.T) {
 		}
 	}
 	calls := r.fake.Calls()
-	for _, target := range []string{"/+", "/api+", "/a.b+", "/abcdef++", "/abcdef+.",
+	for _, target := range []string{"/+", "/api+", "/a.b+", "/abcdef++", "/abcdef+é",
 		"/favicon.ico+"} {
 		wantProblem(t, r.get(target), 404, "not-found", "")
 	}
@@ -588,6 +588,11 @@ func TestPreview(t *testing.T) {
 		t.Errorf("a browser gets %d %v %s", page.Code, page.Header(), body)
 	}
 	wantPage(t, page)
+	r.fake.Put(link.Link{Name: "hides", LongURL: "https://example.com%2eevil.example/"})
+	if body := r.get("/hides+", "Accept", "text/html").Body.String(); !strings.Contains(body,
+		`<div><dt>In ASCII</dt><dd class="target" dir="ltr">https://example.com.evil.example/</dd>`) {
+		t.Errorf("a host that is percent-encoded is shown as %s", body)
+	}
 	w := r.get("/nobody+", "Accept", "text/html")
 	if !strings.HasPrefix(w.Body.String(), "<!doctype html>") {
 		t.Errorf("a browser gets %s", w.Body)
@@ -604,7 +609,7 @@ func TestPreview(t *testing.T) {
 func TestPathsThatAreNoAliasAreNotLookedUp(t *testing.T) {
 	r := newRig(t)
 	for _, target := range []string{
-		"/a.b", "/a%20b", "/" + strings.Repeat("a", 33), "/é", "/a%00", "/%2e%2e", "/wp-login.php",
+		"/a.b", "/a%20b", "/" + strings.Repeat("a", 101), "/é", "/a%00", "/%2e%2e", "/wp-login.php",
 		"//", "//abcdef", "/abcdef@go.example", "/./abcdef", "/a%2Fb", "/api",
 		"/api/", "/api/nothing", "/api//health", "/api/./health",
 		"/https://example.com/", "/Admin", "/RUNTIME.", "/...",
@@ -619,6 +624,52 @@ func TestPathsThatAreNoAliasAreNotLookedUp(t *testing.T) {
 func TestALinkPastedWithItsPunctuation(t *testing.T) {
 	r := newRig(t)
 	r.fake.Put(link.Link{Name: "abcdef", LongURL: "https://example.com/"})
+	r.fake.Put(link.Link{Name: "both", LongURL: "https://example.com/p",
+		Forward: link.ForwardPath | link.ForwardQuery})
+	r.fake.Put(link.Link{Name: "query", LongURL: "https://example.com/p", Forward: link.ForwardQuery})
+	for _, behind := range []string{"%20", "%20%0A", "%C2%A0", "%E3%80%80", "%E2%80%8B", "%EF%BB%BF",
+		"%C2%AD", "%E2%81%A0", "%E2%80%8F", "*", "**", "~", "%3E", "%3E,", "%60", "%7C", "%E2%80%9D",
+		"%E2%80%9C", "%C2%BB.", "%E3%80%8D", "%E3%80%82", "%EF%BC%8C", "%EF%BC%89", "%E2%80%A6",
+		"%D8%8C", "%E0%A5%A4", "%3F", "%3Futm=1", "%3Fu=https://example.com/a/b", "%23top", "&x=1",
+		"&gt;", "&amp;x", "%26gt;", ")%3Fx", "%22%3E", "/.", "/)", "/%20", "/%E2%80%8B", "/%E2%80%9D.",
+		"/%3Fx", "/&gt;"} {
+		for before, to := range map[string]string{"/abcdef": "https://example.com/",
+			"/%20abcdef": "https://example.com/", "/query": "https://example.com/p"} {
+			w := r.get(before + behind)
+			if strings.Contains(before, "%20") && strings.HasPrefix(behind, "/") {
+				wantLocation(t, before+behind, w, "")
+			} else {
+				wantLocation(t, before+behind, w, to)
+			}
+		}
+		// What is behind the slash is forwarded as it came.
+		want := "https://example.com/p"
+		if behind == "/." {
+			want = ""
+		} else if strings.HasPrefix(behind, "/") {
+			want += behind
+		}
+		wantLocation(t, "/both"+behind, r.get("/both"+behind), want)
+	}
+	for _, target := range []string{"/%20abcdef", "/%E2%80%8Babcdef%E2%80%8B", "/%EF%BB%BF%20abcdef.",
+		"/abcdef+.", "/abcdef+%20", "/abcdef%2B)", "/%20abcdef+", "/abcdef+%3Fx"} {
+		if w := r.get(target); w.Code != 302 && (w.Code != 200 || !strings.Contains(target, "+") &&
+			!strings.Contains(target, "%2B")) {
+			t.Errorf("%s: got %d", target, w.Code)
+		}
+	}
+	for _, target := range []string{"/abcdef%C3%A9", "/abcdef%D9%A3", "/abcdef%E3%81%AF", "/abcdef=",
+		"/abcdef$", "/abcdef%F0%9F%98%80", "/abcdef%20x", "/abcdef.x", "/(abcdef)", "/%22abcdef%22",
+		"/*abcdef*", "/abcdef%00", "/abcdef%FF", "/abcdef%0Ax", "/abcdef,/x", "/%E2%80%9Cabcdef",
+		"/abcdef/x)", "/abcdef//", "/abcdef/%2F", "/query/x", "/query/)x", "/%3Fabcdef", "/&abcdef"} {
+		wantProblem(t, r.get(target), 404, "not-found", "")
+	}
+	// A query as such is forwarded as it came.
+	for target, want := range map[string]string{"/both?x=1).": "https://example.com/p?x=1).",
+		"/both).?x%20": "https://example.com/p?x%20", "/both/a).?b,": "https://example.com/p/a).?b,",
+		"/query/)?x*": "https://example.com/p?x*", "/both%3Fa/b?c": "https://example.com/p?c"} {
+		wantLocation(t, target, r.get(target), want)
+	}
 	for _, target := range []string{"/abcdef.", "/abcdef,", "/abcdef;", "/abcdef:", "/abcdef!",
 		"/abcdef%3F", "/abcdef)", "/abcdef]", "/abcdef%7D", "/abcdef'", "/abcdef%22).",
 		"/abcdef...", "/abcdef"} {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"tiney/access"
 	"tiney/link"
@@ -126,9 +128,54 @@ var formTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type", 
 	"The body must be a form: send it with the header Content-Type: "+
 		"application/x-www-form-urlencoded. Programs use POST /api/shorten.")
 
-// scheme matches the scheme at the start of a URL. People leave the scheme out, as browsers let
-// them. A colon before a digit introduces a port, so it ends no scheme.
-var scheme = regexp.MustCompile(`^(?i:[a-z][a-z0-9+.-]*):(?:\D|$)`)
+// scheme matches the scheme at the start of a URL, and what is most likely one without its colon.
+// People leave the scheme out, as browsers let them. A colon before a digit introduces a port, so it
+// ends no scheme.
+var scheme = regexp.MustCompile(`^(?i:[a-z][a-z0-9+.-]*:(?:\D|$)|[\w+-]*//)`)
+
+// completed returns a pasted URL as browsers complete it.
+func completed(pasted string) string {
+	longURL := unwrapped(pasted)
+	if longURL != "" && !scheme.MatchString(longURL) {
+		return "https://" + longURL
+	}
+	return longURL
+}
+
+var addressInBrackets = regexp.MustCompile(`^\[(?i:[\da-f.]*:[\da-f:.]*)\]`)
+
+// unwrapped returns a text without the white space, invisible characters, quotes and brackets around
+// it. A closing mark goes only with its opening one: some URLs end in one. The script of the page
+// does the same.
+func unwrapped(s string) string {
+	quote := func(r rune) bool {
+		return unicode.In(r, unicode.Pi, unicode.Pf) || strings.ContainsRune("‚„\"'`＂＇", r)
+	}
+	ends := func(r rune) bool {
+		return unicode.IsSpace(r) || strings.ContainsRune(".,;:!?…。，、！？；：", r)
+	}
+	for range 8 { // nobody pastes more, and each takes time
+		s = strings.TrimFunc(s, link.Invisible)
+		opening, size := utf8.DecodeRuneInString(s)
+		if !quote(opening) && !unicode.Is(unicode.Ps, opening) && opening != '<' && opening != '＜' ||
+			addressInBrackets.MatchString(s) {
+			return s
+		}
+		s = s[size:]
+		inside := strings.TrimRightFunc(s, ends)
+		closing, size := utf8.DecodeLastRuneInString(inside)
+		closes := quote(opening) && quote(closing)
+		if !quote(opening) && (unicode.Is(unicode.Pe, closing) || closing == '>' || closing == '＞') {
+			next := closing - opening // in Unicode, pairs of brackets are neighbours, or nearly
+			closes = (next == 1 || next == 2) &&
+				strings.Count(inside, string(closing)) > strings.Count(inside, string(opening))
+		}
+		if closes {
+			s = inside[:len(inside)-size]
+		}
+	}
+	return s
+}
 
 // siteOf returns what the pages of a domain know about the service.
 func (s *service) siteOf(d link.Domain) pages.Site {
@@ -146,12 +193,9 @@ func (s *service) createFromForm(ctx context.Context, d link.Domain, f pages.For
 	if s.OwnersOnly {
 		return l, false, noCredentialsProblem
 	}
-	wish := link.Wish{LongURL: f.LongURL, Domain: d}
-	if f.LongURL != "" && !scheme.MatchString(f.LongURL) {
-		wish.LongURL = "https://" + f.LongURL
-	}
-	if f.Alias != "" {
-		wish.Alias = &f.Alias
+	wish := link.Wish{LongURL: completed(f.LongURL), Domain: d}
+	if alias := unwrapped(f.Alias); alias != "" {
+		wish.Alias = &alias
 	}
 	if f.Lifetime != "" {
 		seconds, err := strconv.ParseInt(f.Lifetime, 10, 64)
@@ -177,7 +221,7 @@ func (s *service) linkOnPage(l link.Link) pages.Link {
 		Name:     string(l.Name.Domain().Name(l.Alias())),
 		ShortURL: s.Rules.ShortURL(l),
 		LongURL:  l.LongURL,
-		ASCII:    link.Location(l.LongURL),
+		ASCII:    link.ASCII(l.LongURL),
 		Created:  l.CreatedAt,
 		Expires:  l.ExpiresAt,
 	}

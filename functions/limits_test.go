@@ -636,7 +636,7 @@ func TestFreeAliases(t *testing.T) {
 		want("ann", "anns", taken)
 		want("ann", "nobodys@tiney.to", free)
 	}
-	for _, malformed := range []string{"api", "Manage", "a.b", strings.Repeat("a", 33), "%20"} {
+	for _, malformed := range []string{"api", "Manage", "a.b", strings.Repeat("a", 101), "%20"} {
 		wantProblem(t, ask("ann", malformed), 400, "alias", "alias")
 	}
 	wantProblem(t, ask("ann", "a@other.example"), 400, "domain", "domain")

@@ -14,6 +14,49 @@ import (
 	"tiney/link"
 )
 
+// An alias of 100 characters works wherever one is taken, and none of 101 does anywhere.
+func TestLongestAlias(t *testing.T) {
+	r := newRig(t, withDomains)
+	for n, ok := range map[int]bool{33: true, link.MaxAliasLength: true, link.MaxAliasLength + 1: false} {
+		a := strings.Repeat("Ab-_", 25) + "x"
+		a = a[:n]
+		url := func(of string) string { return `"longUrl":"https://example.com/` + of + fmt.Sprint(n) + `"` }
+		for request, status := range map[string]int{
+			"GET /api/aliases/" + a: 200, "GET /api/aliases/" + a + "@go.example": 200,
+			"POST /api/shorten {" + url("s") + `,"alias":"` + a + `"}`: 201,
+		} {
+			method, rest, _ := strings.Cut(request, " ")
+			target, body, _ := strings.Cut(rest, " ")
+			if w := r.as("ann", method, target, body); ok && w.Code != status || !ok && w.Code != 400 {
+				t.Errorf("%s: got %d %s", request, w.Code, w.Body)
+			}
+		}
+		for _, request := range []string{"GET /" + a, "GET /" + a + "/", "GET /" + a + "+", "HEAD /" + a,
+			"GET /api/links/" + a, "GET /api/links/" + a + "/qr", "GET /api/links/" + a + "/history",
+			"GET /api/links/" + a + "/stats", "PATCH /api/links/" + a + ` {"title":"T"}`,
+			"DELETE /api/links/" + a, "POST /api/links/" + a + "/restore",
+			"GET /api/links/" + a + "@go.example/qr"} {
+			method, rest, _ := strings.Cut(request, " ")
+			target, body, _ := strings.Cut(rest, " ")
+			if w := r.as("ann", method, target, body); ok && w.Code >= 400 || !ok && w.Code != 404 {
+				t.Errorf("%s: got %d %s", request, w.Code, w.Body)
+			}
+		}
+		made := r.bulk("ann", `{`+url("b")+`,"alias":"`+a+`","domain":"go.example"}`).Results[0]
+		w := r.as("ann", "GET", "/api/stats/clicks?alias="+a+","+a+"@go.example", "")
+		if ok && (made.Status != 201 || strings.Count(w.Body.String(), a) != 2) || !ok && made.Status != 400 {
+			t.Errorf("%d characters: bulk %+v, clicks %d %s", n, made, w.Code, w.Body)
+		}
+		exported, _ := r.exported("ann", "/api/export?format=ndjson")
+		has := strings.Count(strings.Join(exported, ""), `"`+a+`"`)
+		fresh := newRig(t)
+		got := fresh.imports("ann", "", line(a, "https://example.com/i", ""))
+		if ok && (has != 2 || got[0] != "1 201 "+a) || !ok && (has != 0 || !strings.HasPrefix(got[0], "1 400")) {
+			t.Errorf("%d characters: %d exported, imported %s", n, has, got)
+		}
+	}
+}
+
 // someLinks stores the links "anns" and "bobs", and the links "nobodys" and "tokenless" without an
 // owner. "nobodys" has a claim token. "claimed" is bob's, with the token still in its row.
 func someLinks(t testing.TB, r *rig) (token string) {

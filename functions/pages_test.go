@@ -116,6 +116,14 @@ func TestForm(t *testing.T) {
 			`id="url-error">The URL must start with http`},
 		{url.Values{"longUrl": {"ann@example.com:8080"}}, 400,
 			`id="url-error">The URL contains a user name`},
+		{url.Values{"longUrl": {"“example.com/a”."}, "alias": {"\u200b“quoted”"}}, 201,
+			"Your short link"},
+		{url.Values{"longUrl": {"https//example.com/a"}}, 400,
+			`id="url-error">The URL must start with http`},
+		{url.Values{"longUrl": {"https://https//example.com/a"}}, 400,
+			`id="url-error">The URL has its scheme twice`},
+		{url.Values{"longUrl": {"https://“example.com”/a"}}, 400,
+			`id="url-error">The URL&#39;s host contains a mark`},
 	} {
 		w := post(test.form)
 		body := w.Body.String()
@@ -135,8 +143,8 @@ func TestForm(t *testing.T) {
 			t.Errorf("%d: %s does not lead there", i, m[1])
 		}
 	}
-	r.wantMetrics(map[string]float64{"shorten.created": 2, "shorten.deduplicated": 1,
-		"shorten.rejected": 10, "redirect.found": 3})
+	r.wantMetrics(map[string]float64{"shorten.created": 3, "shorten.deduplicated": 1,
+		"shorten.rejected": 13, "redirect.found": 4})
 
 	r.fake.Put(link.Link{Name: "off", LongURL: "https://example.com/off", Disabled: true})
 	if w := post(url.Values{"longUrl": {"https://example.com/off"}}); w.Code != 403 ||

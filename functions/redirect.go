@@ -28,12 +28,17 @@ func (s *service) redirect(ctx context.Context, w http.ResponseWriter, r *http.R
 		if rest == "" && wellKnown(w, name) {
 			return nil
 		}
-		if name, is := strings.CutSuffix(name, "+"); is {
-			return s.preview(ctx, w, r, name, rest)
+		pasted, cut := link.PastedAlias(name)
+		switch {
+		case cut:
+			name, rest = "", ""
+		case rest != "": // as in /https://example.com/
+			pasted = name
 		}
-		if rest == "" {
-			a, ok = link.ParseAlias(strings.TrimRight(name, punctuation))
+		if alias, is := strings.CutSuffix(pasted, "+"); is {
+			return s.preview(ctx, w, r, alias, name, rest)
 		}
+		a, ok = link.ParseAlias(pasted)
 	}
 	ok = ok && !a.Reserved()
 	if ok {
@@ -182,9 +187,10 @@ func first(values []string) string {
 	return values[0]
 }
 
-// preview shows where a link leads, as a page or as JSON. Metrics do not count it as a redirect.
+// preview shows where a link leads, as a page or as JSON. first and rest are as for target. Metrics
+// do not count it as a redirect.
 func (s *service) preview(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, alias, rest string,
+	ctx context.Context, w http.ResponseWriter, r *http.Request, alias, first, rest string,
 ) error {
 	a, ok := link.ParseAlias(alias)
 	if !ok || a.Reserved() {
@@ -200,7 +206,7 @@ func (s *service) preview(
 	if err := s.gone(ctx, l, s.Now()); err != nil {
 		return err
 	}
-	to, err := s.target(r, l, alias+"+", rest)
+	to, err := s.target(r, l, first, rest)
 	if err != nil {
 		return err
 	}
@@ -259,9 +265,6 @@ func goneProblem(l link.Link, state link.State) *problem {
 		what, since.UTC().Format("2 January 2006"), advice)
 	return &dated
 }
-
-// punctuation may follow a link in a sentence, and people may paste it with the link.
-const punctuation = ".,;:!?)]}'\""
 
 // These header values are shared by all responses and must not be modified.
 var (

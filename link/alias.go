@@ -5,14 +5,15 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode"
 
 	"tiney/internal/random"
 )
 
 // MaxAliasLength is the length of the longest alias, in characters. All characters are ASCII.
-const MaxAliasLength = 32
+const MaxAliasLength = 100
 
-// Alias is the part of a short URL that says which link is meant: 1 to 32 characters of A-Z, a-z,
+// Alias is the part of a short URL that says which link is meant: 1 to 100 characters of A-Z, a-z,
 // 0-9, "-" and "_".
 type Alias string
 
@@ -30,6 +31,25 @@ func ParseAlias(s string) (Alias, bool) {
 		}
 	}
 	return Alias(s), true
+}
+
+// PastedAlias returns what may be an alias in a text that people pasted as one. White space and
+// invisible characters around it go, and punctuation behind it: no alias has them. From the first
+// "?", "#" or "&" on everything goes, as in "abc&gt;"; cut says so.
+func PastedAlias(s string) (alias string, cut bool) {
+	if i := strings.IndexAny(s, "?#&"); i >= 0 {
+		s, cut = s[:i], true
+	}
+	return strings.TrimRightFunc(strings.TrimLeftFunc(s, Invisible), func(r rune) bool {
+		return Invisible(r) || strings.ContainsRune("~>`|", r) ||
+			unicode.IsPunct(r) && !strings.ContainsRune("-_/", r)
+	}), cut
+}
+
+// Invisible reports whether a character is white space, or one that shows nothing.
+func Invisible(r rune) bool {
+	return unicode.IsSpace(r) || unicode.In(r, unicode.Z, unicode.Cf,
+		unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
 // Lower returns the alias in lower case.

@@ -75,6 +75,15 @@ func TestHostDomain(t *testing.T) {
 	}
 }
 
+// A key of Table Storage has at most 512 characters, and some rows have a name and up to 64 more.
+func TestTheLongestNameFitsIntoAKey(t *testing.T) {
+	longest := strings.Repeat("a", link.MaxAliasLength) + "@" + strings.Repeat("a.", 126) + "a:65535"
+	if _, ok := link.ParseName(longest); !ok || len(longest) != link.MaxNameLength ||
+		len(longest) > 512-64 {
+		t.Errorf("%d characters, %t", len(longest), ok)
+	}
+}
+
 func TestNames(t *testing.T) {
 	for s, want := range map[string]bool{"abc": true, "abc@go.example": true, "a@[::1]:81": true,
 		"": false, "@go.example": false, "abc@": false, "abc@Go.example": false, "abc@a@b": false,
@@ -161,7 +170,8 @@ func TestAnyCase(t *testing.T) {
 
 func TestExtraSchemes(t *testing.T) {
 	r := withDomains(t)
-	r.ExtraSchemes = []string{"mailto", "tel", "msteams", "ftp"}
+	r.ExtraSchemes = []string{"mailto", "tel", "msteams", "ftp", "facetime", "ssh", "sip", "spotify",
+		"obsidian", "slack", "zoommtg"}
 	for url, want := range map[string]bool{
 		"mailto:a@a.example": true, "MAILTO:a@a.example?subject=x": true, "tel:+123": true,
 		"msteams://teams.example/l?x": true, "msteams:/l/x": true, "mailto:ü": true,
@@ -171,7 +181,18 @@ func TestExtraSchemes(t *testing.T) {
 		"mailto:?subject=x": true, "MAILTO:?subject=x&body=y#z": true, "msteams://?x=y": true,
 		"mailto:a b": false, "mailto:a\\b": false, "mailto:\u0085": false, "javascript:1": false,
 		"msteams://go.example/x": false, "msteams://TINEY.to:1/x": false,
-		"msteams://a:b@teams.example/": false, "msteams://" + strings.Repeat("a", 300) + "/": false,
+		"msteams://ann@go.example": false, "msteams://a:b@tiney.to:22/x": false,
+		"msteams:///go.example/": false, "msteams://g%6F.example.": false, "mailto://GO.example": false,
+		"tel://[::1]": false, "ftp://ann:secret@go.example/": false, "ftp://go.example:x/": true,
+		// Apps have rules of their own for what follows the scheme.
+		"msteams://a:b@teams.example/": true, "msteams://" + strings.Repeat("a", 300) + "/": true,
+		"tel://+15550100": true, "tel://*21#": true, "tel:*21*5550100#": true, "msteams://call": true,
+		"facetime://ann@example.com": true, "facetime:ann@example.com": true,
+		"ssh://git@host": true, "ssh://git@host:22/repo.git": true, "ssh://[fe80::1%25eth0]/": true,
+		"ssh://-1": true, "ssh://host:70000": true, "ssh://“host”": true, "ssh://http//x": true,
+		"mailto:ann@example.com,bob@example.com": true, "sip:ann@[2001:db8::1]": true,
+		"spotify:track:4uLU6hMCjMI75M1A2tKUQC": true, "obsidian://open?vault=a&file=b": true,
+		"slack://channel?team=T1&id=C1": true, "zoommtg://zoom.us/join?confno=1": true,
 	} {
 		if _, err := r.New(link.Wish{LongURL: url, Owner: "ann"}, now); (err == nil) != want {
 			t.Errorf("%s, of an owner: %v", url, err)

@@ -25,6 +25,9 @@ func (r Rules) ParseFallback(raw string, alias bool) (Fallback, error) {
 	if wrong := r.checkTarget(raw, false); wrong != "" {
 		return "", errors.New("must be a URL such as https://example.com/: " + wrong)
 	}
+	if _, err := ParseBase(target.scheme + "://" + target.authority); err != nil {
+		return "", err
+	}
 	if !alias && strings.Contains(raw, aliasPlace) {
 		return "", errors.New("may not have {alias}: no alias was asked for")
 	}

@@ -3,6 +3,7 @@ package link
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -97,22 +98,30 @@ func (l Link) Target(rest, query string) (target string, ok bool) {
 	return path + fragment, true
 }
 
-// leadsOut reports whether the rest of a path begins with two slashes, or has a segment that
-// browsers take for "." or "..". Segments are split before they are decoded.
+// leadsOut reports whether the rest of a path begins with two slashes, or has a piece that browsers,
+// proxies or servers may take for "." or "..": some decode twice, and some end a segment at a
+// backslash or a semicolon.
 func leadsOut(rest string) bool {
-	rest = rest[1:]
-	if strings.HasPrefix(rest, "/") {
+	if strings.HasPrefix(rest, "//") {
 		return true
 	}
-	for segment := range strings.SplitSeq(rest, "/") {
-		if len(segment) <= len("%2e%2e") {
-			segment = strings.ReplaceAll(LowerASCII(segment), "%2e", ".")
-			if segment == "." || segment == ".." {
-				return true
-			}
+	return slices.ContainsFunc(strings.FieldsFunc(unescape(unescape(rest)),
+		func(r rune) bool { return strings.ContainsRune(`/\;`, r) }),
+		func(piece string) bool { return piece == "." || piece == ".." })
+}
+
+// unescape decodes what is percent-encoded in s once. It leaves a % that encodes nothing.
+func unescape(s string) string {
+	parts := strings.Split(s, "%")
+	for i, part := range parts[1:] {
+		n, err := strconv.ParseUint(part[:min(2, len(part))], 16, 8)
+		if err != nil || len(part) < 2 {
+			parts[i+1] = "%" + part
+		} else {
+			parts[i+1] = string([]byte{byte(n)}) + part[2:]
 		}
 	}
-	return false
+	return strings.Join(parts, "")
 }
 
 // escapeUnsafe percent-encodes what a query or a path cannot have in a Location header, or what

@@ -1,7 +1,9 @@
 package link_test
 
 import (
+	"encoding/hex"
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -47,9 +49,14 @@ func TestTarget(t *testing.T) {
 		{"https://a.example?a/b", both, "/x", "", "https://a.example/x?a/b"},
 		{"https://ü.example/ü", both, "/%2F%c3%BC;é", "", "https://ü.example/ü/%2F%c3%BC;%C3%A9"},
 		{"https://a.example", both, "/a\\b|{}", "", "https://a.example/a%5Cb%7C%7B%7D"},
-		{"https://a.example", both, "/@evil.example/..;/..%2f/%252e", "",
-			"https://a.example/@evil.example/..;/..%2f/%252e"},
+		{"https://a.example", both, "/@evil.example/%2F%5c;..a/%252fb%", "",
+			"https://a.example/@evil.example/%2F%5c;..a/%252fb%"},
 		{"https://a.example", both, "/...", "", "https://a.example/..."},
+		{"https://a.example", both, "/..a/.well-known/a.", "", "https://a.example/..a/.well-known/a."},
+		{"https://a.example", both, "/a;b=1;c/%2e%2e%2e/%25%2e2e", "",
+			"https://a.example/a;b=1;c/%2e%2e%2e/%25%2e2e"},
+		{"https://a.example", both, "/%25252e/..%2/..%zz/%c0%ae", "",
+			"https://a.example/%25252e/..%2/..%zz/%c0%ae"},
 		{"https://a.example", both, "//x", "", ""},
 		{"https://a.example", both, "//", "", ""},
 		{"https://a.example", both, "/.", "", ""},
@@ -58,6 +65,29 @@ func TestTarget(t *testing.T) {
 		{"https://a.example", both, "/x/%2e./y", "", ""},
 		{"https://a.example", both, "/x/%2E%2e", "", ""},
 		{"https://a.example", both, "/%2E/x", "", ""},
+		{"https://a.example", both, "/..;/x", "", ""},
+		{"https://a.example", both, "/..;a=b/x", "", ""},
+		{"https://a.example", both, "/x;/../y", "", ""},
+		{"https://a.example", both, "/x/..;", "", ""},
+		{"https://a.example", both, "/x;..", "", ""},
+		{"https://a.example", both, "/..%3b/x", "", ""},
+		{"https://a.example", both, "/%2e%2e%3Ba/x", "", ""},
+		{"https://a.example", both, "/..%2f", "", ""},
+		{"https://a.example", both, "/..%2Fx", "", ""},
+		{"https://a.example", both, "/x%2f..", "", ""},
+		{"https://a.example", both, "/x%2f.%2fy", "", ""},
+		{"https://a.example", both, "/..%5c", "", ""},
+		{"https://a.example", both, "/..%5Cx", "", ""},
+		{"https://a.example", both, "/..\\x", "", ""},
+		{"https://a.example", both, "/x\\.", "", ""},
+		{"https://a.example", both, "/%252e%252e/x", "", ""},
+		{"https://a.example", both, "/%252E/x", "", ""},
+		{"https://a.example", both, "/.%252e/x", "", ""},
+		{"https://a.example", both, "/..%252fx", "", ""},
+		{"https://a.example", both, "/..%255cx", "", ""},
+		{"https://a.example", both, "/..%253bx", "", ""},
+		{"https://a.example", both, "/%2%65%2%65/x", "", ""},
+		{"https://a.example", both, "/x/%25%32e", "", ""},
 
 		// What another program may have written is appended to only if it is a URL with a host.
 		{"mailto:a@a.example", both, "", "subject=x", "mailto:a@a.example"},
@@ -74,18 +104,32 @@ func TestTarget(t *testing.T) {
 	}
 }
 
+// unescapedTwice decodes percent-encoding twice, by a means of its own.
+func unescapedTwice(s string) string {
+	for range 2 {
+		s = regexp.MustCompile(`%[0-9a-fA-F]{2}`).ReplaceAllStringFunc(s, func(code string) string {
+			c, _ := hex.DecodeString(code[1:])
+			return string(c)
+		})
+	}
+	return s
+}
+
 // FuzzTarget: whatever follows an alias, a browser goes to the scheme and the host of the long URL,
-// and to a path that begins with that of the long URL. What is sent is printable ASCII.
+// and to a path that begins with that of the long URL, also where a server decodes the rest twice or
+// ends segments at other characters. What is sent is printable ASCII, and the rest as it came.
 func FuzzTarget(f *testing.F) {
 	for _, longURL := range []string{"https://a.example", "https://a.example/p/?a#f",
 		"http://[::1]:8080/p?", "https://ü.example/ä", "HTTPS://A.example:443/%2e%2e/p//"} {
 		for _, rest := range []string{"", "/", "/x", "//evil.example", "/..", "/x/%2e%2E/y",
-			"/\\evil.example", "/@evil.example", "/%00", "/?x", "/#x", "/\t.", "/.\n./x"} {
+			"/\\evil.example", "/@evil.example", "/%00", "/?x", "/#x", "/\t.", "/.\n./x", "/..;/x", "/..%2f", "/..%5c", "/%252e%252e/x", "/x\\..", "/a;.%253b"} {
 			f.Add(longURL, rest, "a=1&b", byte(3))
 			f.Add(longURL, rest, "#é\\", byte(2))
 		}
 	}
 	r := rules(f, "https://tiney.to")
+	dots := regexp.MustCompile(`(^|[/\\;])\.\.?([/\\;]|$)`)
+	plain := regexp.MustCompile(`^[!$%&'()*+,./0-9:;=?@A-Z\[\]_a-z~-]*$`)
 	f.Fuzz(func(t *testing.T, longURL, rest, query string, forward byte) {
 		l, err := r.New(link.Wish{LongURL: longURL, Owner: "ann"}, now)
 		if err != nil || len(rest) > 1000 || len(query) > 1000 ||
@@ -97,10 +141,16 @@ func FuzzTarget(f *testing.F) {
 		if !ok {
 			if rest == "" || l.Forward&link.ForwardPath != 0 && strings.Trim(rest, "./%2eE") != "" &&
 				!strings.HasPrefix(rest, "//") && !strings.Contains(rest, ".") &&
-				!strings.Contains(strings.ToLower(rest), "%2e") {
+				!strings.Contains(unescapedTwice(rest), ".") {
 				t.Fatalf("%q with %q leads nowhere", longURL, rest)
 			}
 			return
+		}
+		if dots.MatchString(unescapedTwice(rest)) {
+			t.Fatalf("%q with %q leads to %q", longURL, rest, to)
+		}
+		if plain.MatchString(rest) && !strings.Contains(to, rest) {
+			t.Fatalf("%q with %q leads to %q", longURL, rest, to)
 		}
 		location := link.Location(to)
 		if strings.ContainsFunc(location, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {

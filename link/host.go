@@ -22,10 +22,11 @@ type BlockedHost struct {
 
 // ParseHost returns the host that a browser understands by a spelling. It reports false if the
 // spelling is not a host, or has a user name, a port or a path. It also reports false for a name
-// with a *. No host on the internet has one: people write it to mean all hosts below another one.
+// with punctuation that no domain can have, such as a *, which people write to mean all hosts below
+// another one.
 func ParseHost(spelled string) (Host, bool) {
 	switch {
-	case !utf8.ValidString(spelled), strings.ContainsAny(spelled, `/\?#@*`),
+	case !utf8.ValidString(spelled), strings.ContainsAny(spelled, `/\?#@`),
 		strings.ContainsFunc(spelled, func(r rune) bool {
 			return unicode.IsSpace(r) ||
 				unicode.IsControl(r)
@@ -35,7 +36,11 @@ func ParseHost(spelled string) (Host, bool) {
 		strings.LastIndexByte(spelled, '[') > 0:
 		return "", false
 	}
-	return hostAt(spelled)
+	host, ok := hostAt(spelled)
+	if _, marked := markIn(string(host)); marked {
+		return "", false
+	}
+	return host, ok
 }
 
 // HostOf returns the host that the Location of longURL leads a browser to, and "" if it leads to
@@ -46,6 +51,9 @@ func ParseHost(spelled string) (Host, bool) {
 func HostOf(longURL string) Host {
 	if host := plainHost(longURL); host != "" {
 		return host
+	}
+	if !utf8.ValidString(longURL) {
+		longURL = percentEncode(longURL) // as Location does
 	}
 	const slashes = `/\`
 	scheme, rest, _ := strings.Cut(longURL, ":")
@@ -132,6 +140,18 @@ func browserHost(authority string) (string, error) {
 }
 
 var errMisread = errors.New("browsers take the host for another one, or for none")
+
+// canBeName reports whether DNS can have a name that the parser has written (RFC 1035): no label is
+// empty or has more than 63 characters. Addresses keep this too.
+func canBeName(host string) bool {
+	host = strings.TrimSuffix(host, ".")
+	for label := range strings.SplitSeq(host, ".") {
+		if label == "" || len(label) > 63 {
+			return false
+		}
+	}
+	return len(host) <= maxHost
+}
 
 // canonical returns the canonical spelling of a host that the parser has written.
 func canonical(host string) Host {

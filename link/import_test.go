@@ -58,8 +58,8 @@ func TestImport(t *testing.T) {
 				"v", at(2000)
 		}, func(*link.Link) {}},
 		"longer than any": {func(l *link.Link) {
-			l.Name = link.Name(strings.Repeat("a", 32))
-		}, func(l *link.Link) { l.Name = link.Name(strings.Repeat("a", 32)) }},
+			l.Name = link.Name(strings.Repeat("a", 100))
+		}, func(l *link.Link) { l.Name = link.Name(strings.Repeat("a", 100)) }},
 	} {
 		was := link.Link{Name: "one", LongURL: "https://example.com/"}
 		test.was(&was)
@@ -74,7 +74,7 @@ func TestImport(t *testing.T) {
 	}{
 		"no alias": {func(l *link.Link) { l.Name = "" }, link.FieldAlias},
 		"a long alias": {func(l *link.Link) {
-			l.Name = link.Name(strings.Repeat("a", 33))
+			l.Name = link.Name(strings.Repeat("a", 101))
 		}, link.FieldAlias},
 		"an alias with a dot": {func(l *link.Link) { l.Name = "a.b" }, link.FieldAlias},
 		"a reserved alias":    {func(l *link.Link) { l.Name = "Admin" }, link.FieldAlias},

@@ -15,24 +15,48 @@ import (
 
 func TestParseAlias(t *testing.T) {
 	for s, want := range map[string]bool{
-		"a":                     true,
-		"0":                     true,
-		"AZaz09-_":              true,
-		strings.Repeat("x", 32): true,
-		strings.Repeat("x", 33): false,
-		"":                      false,
-		"a.b":                   false,
-		"a/b":                   false,
-		"a b":                   false,
-		"a|b":                   false,
-		"é":                     false,
-		"a\x00":                 false,
-		"favicon.ico":           false,
-		"a%62":                  false,
+		"a":                      true,
+		"0":                      true,
+		"AZaz09-_":               true,
+		strings.Repeat("x", 33):  true,
+		strings.Repeat("x", 100): true,
+		strings.Repeat("x", 101): false,
+		"":                       false,
+		"a.b":                    false,
+		"a/b":                    false,
+		"a b":                    false,
+		"a|b":                    false,
+		"é":                      false,
+		"a\x00":                  false,
+		"favicon.ico":            false,
+		"a%62":                   false,
 	} {
 		a, ok := link.ParseAlias(s)
 		if ok != want || ok && string(a) != s {
 			t.Errorf("ParseAlias(%q) = %q, %t, want %t", s, a, ok, want)
+		}
+	}
+}
+
+func TestPastedAlias(t *testing.T) {
+	for pasted, want := range map[string]string{
+		"abc": "abc", "abc.": "abc", "\u200b abc\ufeff)": "abc", "abc”": "abc", "abc」。": "abc",
+		"abc*": "abc", "abc~`|>": "abc", "abc-": "abc-", "abc_.": "abc_", "-abc": "-abc",
+		"abc\u00ad": "abc", "abc\ufe0f": "abc", "abc\u3164": "abc", "abc\u202c\u2069": "abc",
+		"abc־": "abc", "abc՝": "abc", "abc؟": "abc", "abc།": "abc", "abc¿": "abc", "abc%": "abc",
+		"abc(": "abc", "abc@": "abc", "abc\\": "abc", "abc+": "abc+", "abc+!": "abc+",
+		"abcé": "abcé", "abc٣": "abc٣", "abcは": "abcは", "abc=": "abc=", "abc😀": "abc😀",
+		"abc\x00": "abc\x00", "abc\xff": "abc\xff", "(abc)": "(abc", "abc/": "abc/", "abc/.": "abc/",
+		"abc e\u0301": "abc e\u0301", "": "", ".": "", " ": "", "a b.": "a b",
+	} {
+		if got, cut := link.PastedAlias(pasted); got != want || cut {
+			t.Errorf("%q is %q, %t, want %q", pasted, got, cut, want)
+		}
+	}
+	for pasted, want := range map[string]string{"abc?": "abc", "abc?x=1#y": "abc", "abc#?": "abc",
+		"abc&gt;": "abc", "abc&": "abc", "abc)?x": "abc", "abc/?x": "abc/", "?x": "", "abc #é": "abc"} {
+		if got, cut := link.PastedAlias(pasted); got != want || !cut {
+			t.Errorf("%q is %q, %t, want %q", pasted, got, cut, want)
 		}
 	}
 }

@@ -78,7 +78,7 @@ func ParseBase(raw string) (Base, error) {
 		return Base{}, errors.New(want)
 	}
 	parsed, err := target.parse()
-	if err != nil || parsed.Hostname() == "" {
+	if err != nil || !canBeName(parsed.Hostname()) {
 		return Base{}, errors.New(want + ": its host or port is not valid")
 	}
 	return Base{url: strings.TrimRight(Location(raw), "/"), host: parsed.Hostname(),
@@ -113,10 +113,7 @@ func (b Base) aliasOf(pasted string) (Alias, bool) {
 	if len(pasted) < len(base) || !strings.EqualFold(pasted[:len(base)], base) {
 		return "", false
 	}
-	alias := pasted[len(base):]
-	if end := strings.IndexAny(alias, "?#"); end >= 0 {
-		alias = alias[:end]
-	}
+	alias, _ := PastedAlias(pasted[len(base):])
 	return ParseAlias(strings.TrimSuffix(alias, "/"))
 }
 

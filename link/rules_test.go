@@ -130,8 +130,8 @@ func TestNew(t *testing.T) {
 		field link.Field
 		ok    bool
 	}{
-		"longest alias": {link.Wish{Alias: ptr(strings.Repeat("x", 32))}, 0, true},
-		"alias too long": {link.Wish{Alias: ptr(strings.Repeat("x", 33))}, link.FieldAlias,
+		"longest alias": {link.Wish{Alias: ptr(strings.Repeat("x", 100))}, 0, true},
+		"alias too long": {link.Wish{Alias: ptr(strings.Repeat("x", 101))}, link.FieldAlias,
 			false},
 		"empty alias":            {link.Wish{Alias: ptr("")}, link.FieldAlias, false},
 		"alias of a path":        {link.Wish{Alias: ptr("a/b")}, link.FieldAlias, false},

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	whatwg "github.com/nlnwa/whatwg-url/url"
+	"golang.org/x/net/idna"
 )
 
 // Limits of a long URL, in bytes. MaxLocationBytes limits its ASCII form, so that proxies and
@@ -57,13 +58,13 @@ func (r Rules) checkTarget(longURL string, owned bool) string {
 	switch {
 	case extra && target.empty():
 		return "The URL ends after its scheme."
-	case extra && target.authority == "" &&
-		!slices.Contains(hostSchemes, LowerASCII(target.scheme)):
-		return checkLength(longURL)
 	case !ok && !extra:
 		return "The URL must start with http:// or https://" + r.extraWords(owned) + "."
-	case target.authority == "":
+	case target.authority == "" &&
+		(ok || slices.Contains(hostSchemes, LowerASCII(target.scheme))):
 		return "The URL has no host."
+	case extra: // apps have rules of their own for what they open
+		return r.checkOwn(HostOf(longURL), longURL)
 	case strings.Contains(target.authority, "@"):
 		return "The URL contains a user name or password; remove everything before the @ and the " +
 			"@ itself."
@@ -81,15 +82,39 @@ func (r Rules) checkTarget(longURL string, owned bool) string {
 		// The message omits the parser's own error, which quotes the URL and could reach a log.
 		return "The URL is not valid for a browser: check its host and port."
 	}
-	if r.own(canonical(host)) {
+	h := canonical(host)
+	if h == "http" || h == "https" || strings.HasSuffix(target.authority, ":") &&
+		strings.HasPrefix(target.rest, "//") {
+		return "The URL has its scheme twice, or one without its colon: it must start with " +
+			"http:// or https:// once."
+	}
+	if c, is := markIn(host); is {
+		return fmt.Sprintf("The URL's host contains a mark that no domain can have (%U): remove "+
+			"it, and any others around the URL.", c)
+	}
+	return r.checkOwn(h, longURL)
+}
+
+// markIn returns the first punctuation that no domain can have in a host that the parser has
+// written. Such a mark is pasted together with a URL.
+func markIn(host string) (rune, bool) {
+	// The last ones belong to words: in Catalan, Japanese, Hebrew and Tibetan (RFC 5892, 2.6).
+	const allowed = "-_.:[]" + "·・׳״་"
+	readable, _ := idna.Punycode.ToUnicode(host)
+	for _, c := range readable {
+		if unicode.IsPunct(c) && !strings.ContainsRune(allowed, c) {
+			return c, true
+		}
+	}
+	return 0, false
+}
+
+// checkOwn returns what is wrong with a long URL that leads to a host, or "".
+func (r Rules) checkOwn(h Host, longURL string) string {
+	if r.own(h) {
 		return "The URL leads to the host of this URL shortener itself; send the URL that the " +
 			"link should lead to."
 	}
-	return checkLength(longURL)
-}
-
-// checkLength returns what is wrong with the length of a long URL, or "".
-func checkLength(longURL string) string {
 	if len(Location(longURL)) > MaxLocationBytes {
 		return fmt.Sprintf("The URL is longer than %d bytes once it is percent-encoded.",
 			MaxLocationBytes)
@@ -141,6 +166,20 @@ func Location(longURL string) string {
 	_, port := splitPort(target.authority)
 	host += port
 	return target.scheme + "://" + percentEncode(host) + percentEncode(target.rest)
+}
+
+// ASCII returns the Location of a long URL with the host as a browser reads it, for people: a host
+// may be spelled in percent-encoding, or an address as one number.
+func ASCII(longURL string) string {
+	location := Location(longURL)
+	target, ok := split(location)
+	name, port := splitPort(target.authority)
+	host := string(HostOf(location))
+	if !ok || host == "" || strings.Contains(name, "@") ||
+		strings.EqualFold(strings.TrimRight(name, "."), host) {
+		return location
+	}
+	return target.scheme + "://" + host + port + target.rest
 }
 
 // parts are the pieces of an http or https URL, unchanged.

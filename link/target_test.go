@@ -65,6 +65,25 @@ func TestLongURLsThatAreAccepted(t *testing.T) {
 		"longest host":                  {"https://" + strings.Repeat("a.", 125) + "com/", ""},
 		"longest host, and a dot":       {"https://" + strings.Repeat("a.", 125) + "com./", ""},
 		"address in other notation":     {"http://0x7f.1:80/", ""},
+		"emoji":                         {"https://💩.la/", "https://xn--ls8h.la/"},
+		"emoji of several characters":   {"https://❤️.example/", "https://xn--qei.example/"},
+		"middle dot in Catalan":         {"https://col·legi.cat/", "https://xn--collegi-xma.cat/"},
+		"middle dot in Japanese": {"https://ア・イ.example/",
+			"https://xn--ccke4x.example/"},
+		"gershayim and geresh": {"https://צה״ל.co.il/צ׳", "https://xn--8dbq2a9c.co.il/%D7%A6%D7%B3"},
+		"tsheg in Tibetan":     {"https://བོད་ལ.example/", "https://xn--nbd3loa8c0g.example/"},
+		"its ASCII form":       {"https://xn--collegi-xma.cat/", ""},
+		"hyphens":              {"https://a--b-c.example/", ""},
+		"full-width hyphen and dot": {"https://ａ－ｂ．example/",
+			"https://a-b.example/"},
+		"half-width dots":         {"https://ア･イ｡example/", "https://xn--ccke4x.example/"},
+		"symbols":                 {"https://a+b$c=d~e.example/", ""},
+		"http below a name":       {"https://http.example/https//x", ""},
+		"http as a part":          {"https://xhttps/http//x", ""},
+		"http as a top level":     {"https://example.https/", ""},
+		"two slashes in the path": {"https://example.com:80//x", ""},
+		"colon without a port":    {"https://example.com:/x//", ""},
+		"quotes behind the host":  {"https://example.com/“a”?q=‘b’#«c»", "https://example.com/%E2%80%9Ca%E2%80%9D?q=%E2%80%98b%E2%80%99#%C2%ABc%C2%BB"},
 		"as long as can be": {"https://example.com/" +
 			strings.Repeat("a", link.MaxLongURLBytes-20), ""},
 	} {
@@ -206,6 +225,57 @@ func TestLongURLsThatAreRefused(t *testing.T) {
 	}
 }
 
+// Marks that are pasted together with a URL are part of no host, in whatever spelling.
+func TestMarksInHosts(t *testing.T) {
+	for _, host := range []string{"“example.com”", "example.com”", "„example.com", "‘example.com’",
+		"«example.com»", "example.com›", "'example.com'", "it's.example", "(example.com)",
+		"example.com)", "{example.com}", "「example.com」", "（example.com）", "【example.com】",
+		"example.com,", "example.com;", "example.com!", "example.com…", "example.com、",
+		"example.com，b", "ex&ample.com", "*.example.com", "example.com—", "ex–ample.com",
+		"ex‐ample.com", "ex־ample.com", "example.com\u2060”", "¿example.com", "example․com", "ex†ample.com",
+		"example.com،", "example.com۔", "example।com", "ex%E2%80%9Cample.com", "%22example.com%22",
+		"example.com%E2%80%A6", "ex%2Cample.com", "xn--https-hw3b", "xn--https-hw3b.example", "“[::1]”",
+		"XN--HTTPS-HW3B.example", "“https", "example.com”:8080", "ｅxample．com；"} {
+		for _, longURL := range []string{"https://" + host + "/", "HTTP://" + host, "https://" + host + "?“q”"} {
+			_, err := rules(t, "https://tiney.to").New(link.Wish{LongURL: longURL, Owner: "ann"}, now)
+			var invalid *link.InvalidError
+			if !errors.As(err, &invalid) || invalid.Field != link.FieldLongURL {
+				t.Errorf("%s: %v", longURL, err)
+			} else if !strings.Contains(invalid.Detail, "a mark that no domain can have (U+") &&
+				!strings.Contains(invalid.Detail, "not valid for a browser") {
+				t.Errorf("%s: %v", longURL, err)
+			}
+		}
+	}
+}
+
+// A scheme that is there twice, or lacks its colon, is a host of its own.
+func TestMistypedSchemes(t *testing.T) {
+	for longURL, told := range map[string]bool{
+		"https://https://example.com/": true, "https://http://example.com": true,
+		"http://https://example.com/a": true, "http://http//example.com/a": true,
+		"https://https//example.com/a": true, "HTTPS://HTTPS//example.com": true,
+		"https://https/example.com": true, "https://https": true, "https://http?a": true,
+		"https://https:443/": true, "https://http:/example.com": true, "https://https.//a.example": true,
+		"https://ｈｔｔｐｓ//a.example": true, "https://h%74tps//a.example": true,
+		"https://https:8443//a.example": true, "https://http./": true, "http://https.:80/": true,
+		"https://ftp://example.com/": true, "https://mailto://ann@example.com": true,
+		"https://example.com://a": true, "https://example.com.://a": true, "http://[::1]://a": true,
+		"https://https：//example.com": false, "https://https;//example.com": false,
+		"https://https%3A//example.com": false, "https://https:example.com": false,
+		"https://://example.com": false, "https:https://example.com": false,
+		"https//example.com": false, "https:://example.com": false, "htps://example.com": false,
+		"ttps://example.com": false, "https;//example.com": false, "https:///https://a.example": false,
+	} {
+		_, err := rules(t, "https://tiney.to").New(link.Wish{LongURL: longURL, Owner: "ann"}, now)
+		var invalid *link.InvalidError
+		if !errors.As(err, &invalid) || invalid.Field != link.FieldLongURL ||
+			strings.Contains(invalid.Detail, "twice, or one without its colon") != told {
+			t.Errorf("%s: %v", longURL, err)
+		}
+	}
+}
+
 // An address with another scheme is refused only for its scheme, whatever stands before its @.
 func TestOtherSchemesAreToldSo(t *testing.T) {
 	for _, longURL := range []string{"mailto:ann@example.com", "ftp://ann:secret@example.com/",
@@ -248,6 +318,31 @@ func TestLocationOfAnythingIsPrintableASCII(t *testing.T) {
 	} {
 		if got := link.Location(in); got != want {
 			t.Errorf("Location(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestASCII(t *testing.T) {
+	for in, want := range map[string]string{
+		"https://example.com/a":               "https://example.com/a",
+		"HTTPS://Example.COM.:80/a":           "HTTPS://Example.COM.:80/a",
+		"https://bücher.example:8080/ü":       "https://xn--bcher-kva.example:8080/%C3%BC",
+		"https://evil%2eexample/":             "https://evil.example/",
+		"https://example.com%2Eevil.example/": "https://example.com.evil.example/",
+		"https://%65vil.example:81?q#%2e":     "https://evil.example:81?q#%2e",
+		"https://b%C3%BCcher.example/%2e":     "https://xn--bcher-kva.example/%2e",
+		"https://evil%E3%80%82example":        "https://evil.example",
+		"http://2130706433/":                  "http://127.0.0.1/",
+		"http://0x7f.1:80":                    "http://127.0.0.1:80",
+		"http://[::FFFF:7f00:1]/":             "http://127.0.0.1/",
+		"http://[2001:DB8:0::1]:80/":          "http://[2001:db8::1]:80/",
+		"https://example.com@evil%2eexample/": "https://example.com@evil%2eexample/",
+		"https://1.2.3.256/":                  "https://1.2.3.256/",
+		"mailto:a%2eb@example.com":            "mailto:a%2eb@example.com",
+		"not a URL%2e":                        "not%20a%20URL%2e",
+	} {
+		if got := link.ASCII(in); got != want {
+			t.Errorf("%s is %s, want %s", in, got, want)
 		}
 	}
 }

@@ -2,26 +2,40 @@
 
 import { byId, say } from "./common.js";
 
+// urlIn returns the first URL in a text, without what ends its sentence. A closing bracket stays that
+// the URL itself opens, as in A_(b).
+function urlIn(text) {
+  const [found] = text.match(/(?:https?:\/\/|(?:^|[^\w.@-])www\.)[^\s\p{Cf}\p{DI}\p{Pi}\p{Pf}<>"`\u3001-\u3011（）]+/iu) ?? [""];
+  let url = found.replace(/^[^hw]/iu, ""); // what stands before www
+  for (;;) {
+    const last = url.slice(-1);
+    const open = { ")": "(", "]": "[", "}": "{" }[last];
+    if (open ? url.split(last).length <= url.split(open).length : !/[.,;:!?…，！？；：'*~|]/.test(last)) return url;
+    url = url.slice(0, -1);
+  }
+}
+
 // given returns what an address fills in. Its fragment is better than its query, which servers log.
 // Apps that share a page may put its URL into the text.
 export function given({ search, hash }) {
   const all = new URLSearchParams(`${search.slice(1)}&${hash.slice(1)}`);
-  const text = all.get("text") ?? "";
-  const longUrl = all.get("longUrl") || all.get("url") || (text.match(/https?:\/\/\S+/) ?? [""])[0];
+  const longUrl = all.get("longUrl") || all.get("url") || urlIn(all.get("text") ?? "");
   return { longUrl: longUrl.trim(), title: (all.get("title") ?? "").trim() };
 }
 
-// offer fills the element drag with a bookmarklet, which opens a page of this service. It loads no
-// script of this service into the pages of others.
-export function offer(to, withTitle) {
+// offer fills the element drag with a bookmarklet, which opens this page with a fragment that ends
+// in the URL. It loads no script of this service into the pages of others. It has nothing of this
+// page's own query: that may be somebody else's, who wants to run it on other pages.
+export function offer(fragment, withTitle) {
   const { name } = document.querySelector("main").dataset;
   const a = document.createElement("a");
   const p = document.createElement("p");
-  const title = withTitle ? "+'&title='+encodeURIComponent(document.title)" : "";
+  const title = withTitle ? "+'&title='+encodeURIComponent(document.title.toWellFormed())" : "";
+  const to = location.origin + location.pathname + fragment;
   a.className = "button";
   a.id = "bookmarklet";
   a.textContent = `Shorten with ${name}`;
-  a.href = `javascript:void(open(${JSON.stringify(to)}+encodeURIComponent(location.href)${title}))`;
+  a.href = "javascript:" + encodeURIComponent(`void(open(${JSON.stringify(to)}+encodeURIComponent(location.href)${title}))`);
   a.addEventListener("click", (event) => {
     event.preventDefault();
     say("Drag it to your bookmarks, and click it there, on the page to shorten.");

@@ -1,4 +1,4 @@
-import { bare, busy, byId, call, claimable, complete, copy, credential, defaultDomain, domain, isBusy, keepMade, keptAt, madeHere, main, most, nameOf, say, until } from "./common.js";
+import { bare, busy, byId, call, claimable, complete, copy, credential, defaultDomain, domain, isBusy, keepMade, keptAt, madeHere, main, most, nameOf, say, unwrapped, until } from "./common.js";
 
 const form = byId("form");
 const fields = { longUrl: "url", alias: "alias", expiresInSeconds: "life" };
@@ -149,7 +149,7 @@ form.addEventListener("submit", async (event) => {
   if (isBusy(button)) return;
   Object.values(fields).forEach(clear);
   const typed = new Map(["url", "alias"].map((id) => [id, byId(id).value]));
-  const [url, alias] = [...typed.values()].map((value) => value.trim());
+  const [url, alias] = [...typed.values()].map(unwrapped);
   const seconds = byId("life").value;
   if (!url) return fail({ field: "longUrl", message: "Paste the long URL here first." });
   const longUrl = complete(url);
@@ -214,7 +214,7 @@ if (/[?#&](longUrl|url|text)=/.test(location.href)) drag().then(({ given }) => {
   byId("url").value ||= given(location).longUrl;
   history.replaceState(null, "", location.pathname);
 });
-byId("drag").addEventListener("toggle", () => drag().then(({ offer }) => offer(new URL("#longUrl=", document.baseURI).href)), { once: true });
+byId("drag").addEventListener("toggle", () => drag().then(({ offer }) => offer("#longUrl=")), { once: true });
 byId("history").hidden = form.hidden;
 offer();
 list();

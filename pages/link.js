@@ -349,7 +349,7 @@ byId("give-go").addEventListener("click", () => act(byId("give-go"), "give-probl
   say(`Given to ${ownerText(owner)}`);
 }));
 
-byId("drag").addEventListener("toggle", () => import("./drag.js").then(({ offer }) => offer(new URL("#/new?longUrl=", location.href).href, true), () => {}), { once: true });
+byId("drag").addEventListener("toggle", () => import("./drag.js").then(({ offer }) => offer("#/new?longUrl=", true), () => {}), { once: true });
 
 byId("link-copy").addEventListener("click", () => copy(link.shortUrl));
 byId("link-code").addEventListener("click", () => import("./qr.js").then(({ showQR }) => showQR(link), () => say("The service did not respond. Try again in a moment.")));

@@ -1,6 +1,6 @@
 // Views of /manage that are rarely shown: API keys and, for admins, blocked hosts and the clean-up.
 
-import { byId, copy, say, time } from "./common.js";
+import { byId, copy, say, time, unwrapped } from "./common.js";
 import { act, blame, clear, count, el, figures, fromField, wrong } from "./parts.js";
 import { api, groupOf, me, ownerText, whose } from "./session.js";
 
@@ -132,7 +132,7 @@ byId("host").addEventListener("input", list);
 byId("block").addEventListener("submit", (event) => {
   event.preventDefault();
   act(byId("block-go"), "blocked-problem", async () => {
-    const typed = byId("host").value.trim();
+    const typed = unwrapped(byId("host").value);
     if (!typed) return byId("host").focus();
     // Somebody may have pasted the URL of a reported link.
     const host = (/^https?:/i.test(typed) && URL.parse?.(typed)?.host) || typed;

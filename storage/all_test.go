@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,7 +73,7 @@ func TestAll(t *testing.T) {
 		t.Errorf("after the last: %v, %q, %v", links, next, err)
 	}
 	for _, after := range []string{"0000000001|a", "a b", "'", "ü", "\x00",
-		"0123456789012345678901234567890123"} {
+		strings.Repeat("a", 101)} {
 		if _, _, _, err := s.All(ctx, after, 10); !errors.Is(err, link.ErrPosition) {
 			t.Errorf("%q: got %v", after, err)
 		}

@@ -237,7 +237,7 @@ func (r *reader) links(s *Settings, port int64) {
 	s.Functions.DeletedKeep = s.Storage.DeletedKeep
 	s.Storage.TombstoneFor = r.duration("TOMBSTONE_DAYS", day, 30, 0, 3650)
 	s.Storage.ChangesEvery = r.duration("CHANGES_SECONDS", time.Second, 5, 0, 10)
-	s.Storage.AliasLength = int(r.integer("ALIAS_LENGTH", 6, 4, link.MaxAliasLength))
+	s.Storage.AliasLength = int(r.integer("ALIAS_LENGTH", 6, 4, 32))
 	s.Storage.Reap = storage.ReapConfig{
 		Buffer:       r.duration("GC_BUFFER_SECONDS", time.Second, 0, 0, 30*86400),
 		PageSize:     int(r.integer("GC_PAGE_SIZE", 1000, 1, 1000)),
@@ -470,7 +470,11 @@ func (r *reader) oidc(issuer, client, role, groups, scopes string) *access.OIDCC
 	case c.ClientID == "":
 		r.wrong(client, "is required, since "+issuer+" is set")
 	}
-	if err := access.CheckIssuer(c.Issuer); err != nil && c.Issuer != "" {
+	err := access.CheckIssuer(c.Issuer)
+	if _, unreachable := link.ParseBase(c.Issuer); err == nil {
+		err = unreachable
+	}
+	if err != nil && c.Issuer != "" {
 		r.wrong(issuer, err.Error())
 	}
 	return &c
@@ -704,7 +708,7 @@ func (r *reader) fallback(name string, rules link.Rules, alias bool) link.Fallba
 func (r *reader) otherHosts(name string) (hosts []link.Host) {
 	for _, spelled := range r.list(name) {
 		host, ok := link.ParseHost(spelled)
-		if !ok {
+		if _, err := link.ParseBase("http://" + spelled); !ok || err != nil {
 			r.wrong(name, fmt.Sprintf("must be names of hosts, separated by commas, and %q is none",
 				spelled))
 		}

@@ -651,6 +651,24 @@ func TestWrongDestinations(t *testing.T) {
 			want  string
 		}{pairs{"DOMAINS", "a.example," + host}, fmt.Sprintf(hosts, host)}
 	}
+	// DNS can have none of these names.
+	for _, host := range []string{"go..example", ".go.example", "go.example..", "go.example。。",
+		"go。.example", "..", strings.Repeat("a", 64) + ".example", "go." + strings.Repeat("a", 64),
+		strings.Repeat("ü", 60) + ".example", strings.Repeat("a.", 123) + "example.x"} {
+		for name, value := range map[string]string{"BaseUrl": "https://" + host + "/s",
+			"DOMAINS": "a.example " + host, "OTHER_HOSTS": "a.example " + host,
+			"HOME_URL": "https://" + host + ":8443/", "UNKNOWN_URL": "http://" + host,
+			"GONE_URL": "https://" + host + "?{alias}", "OIDC_ISSUER": "https://" + host + "/tenant"} {
+			given := pairs{name, value}
+			if name == "OIDC_ISSUER" {
+				given = append(given, "OIDC_CLIENT_ID", "client")
+			}
+			tests[name+" has no name: "+host] = struct {
+				given []string
+				want  string
+			}{given, name + " must be "}
+		}
+	}
 	for _, scheme := range []string{"javascript", "data", "vbscript", "file", "blob", "about",
 		"filesystem", "view-source", "intent", "jar", "chrome", "resource", "ms-msdt", "search-ms",
 		"ms-officecmd", "ms-appinstaller", "JavaScript"} {

@@ -45,23 +45,76 @@ func TestFilledInFromElsewhere(t *testing.T) {
 	if got := opened(code); got != s.url+"/#longUrl="+url.QueryEscape(s.url+"/") {
 		t.Errorf("it opens %s", got)
 	}
+	// Nothing of the page's own address but its path is in the bookmarklet.
+	for _, query := range []string{`?x=%22+(window.harmed=1)+%22`, `?x="+(window.harmed=1)+"`,
+		`?x=%2522%2b(window.harmed=1)%2b%2522`, `?%27-(window.harmed=1)-%27#%22-(window.harmed=1)-%22`,
+		`?x=%0awindow.harmed=1//`} {
+		p.Open(s.url + "/manage")
+		p.Open(s.url + "/" + query)
+		p.Click("#drag summary")
+		p.Await("#bookmarklet", "Shorten with tiney")
+		if got := Eval[string](p, find("#bookmarklet")+".href"); got != code {
+			t.Errorf("with %s it is %s", query, got)
+		}
+	}
 
 	key := s.keyOf(t, "ada")
 	m := s.manage(t, key)
+	m.Open(s.url + "/manage?x=%22+(window.harmed=1)+%22#/new")
+	m.AwaitTrue(find("#longUrl") + "?.checkVisibility()")
+	m.Click("#drag summary")
+	m.Await("#bookmarklet", "Shorten with tiney")
+	withQuery := Eval[string](m, find("#bookmarklet")+".href")
+	m.Open(s.url + "/manage")
 	m.GoTo("#/new?alias=docs&title=The%20docs&longUrl="+url.QueryEscape(long), "#link-title", "New")
 	m.AwaitTrue(find("#longUrl") + ".value === " + quote(long) + " && " + find("#title") +
 		`.value === "The docs" && ` + find("#alias") + `.value === "docs"`)
 	m.Click("#drag summary")
 	m.Await("#bookmarklet", "Shorten with tiney")
 	m.Check("a bookmarklet beside the form")
-	if code := Eval[string](m, find("#bookmarklet")+".href"); !strings.Contains(code,
-		"/manage#/new?longUrl=") || !strings.Contains(code, "&title=") {
-		t.Errorf("it is %s", code)
+	if code = Eval[string](m, find("#bookmarklet")+".href"); code != withQuery {
+		t.Errorf("with a query it is %s, without %s", withQuery, code)
+	}
+	for title, encoded := range map[string]string{"A & b": "A%20%26%20b", "half \\ud83d": "half%20%EF%BF%BD"} {
+		Eval[any](p, `document.title = "`+title+`"`)
+		if got, want := opened(code), s.url+"/manage#/new?longUrl="+url.QueryEscape(Eval[string](p,
+			"location.href"))+"&title="+encoded; got != want {
+			t.Errorf("it opens %s, want %s", got, want)
+		}
 	}
 	m.Click("#save")
 	m.Await("#link-short", "/docs")
 	m.Open(s.url + "/manage?title=A&text=see+https://example.com/shared+there")
 	m.AwaitTrue(find("#longUrl") + `?.value === "https://example.com/shared" && !location.search`)
+
+	// A text that is shared has the URL in a sentence.
+	for text, want := range map[string]string{
+		"Look: https://example.com/a.": "https://example.com/a", "https://example.com/a?b=c, d": "https://example.com/a?b=c",
+		"(https://example.com/a).": "https://example.com/a", "“https://example.com/a”!": "https://example.com/a",
+		"https://en.wikipedia.org/wiki/A_(b).":          "https://en.wikipedia.org/wiki/A_(b)",
+		"(see https://en.wikipedia.org/wiki/A_(b))":     "https://en.wikipedia.org/wiki/A_(b)",
+		"HTTPS://EXAMPLE.com/A":                         "HTTPS://EXAMPLE.com/A",
+		"more at www.example.com/a, and b":              "www.example.com/a",
+		"Www.Example.com…":                              "Www.Example.com",
+		"「https://example.com/あ」を見て":                    "https://example.com/あ",
+		"看https://example.com/a。":                       "https://example.com/a",
+		"<https://example.com/a>":                       "https://example.com/a",
+		"https://example.com/a\u200b":                   "https://example.com/a",
+		"*https://example.com/a*":                       "https://example.com/a",
+		"https://example.com/a/":                        "https://example.com/a/",
+		"http://[2001:db8::1]":                          "http://[2001:db8::1]",
+		"[http://[2001:db8::1]]":                        "http://[2001:db8::1]",
+		"https://example.com/a-_=&b#":                   "https://example.com/a-_=&b#",
+		"https://example.com/a!? https://example.com/b": "https://example.com/a",
+		"ann@www.example.com":                           "", "awww.example.com": "", "nothing": "", "": "", "https://": "", "https://.": "https://",
+		"看www.example.com、": "www.example.com", "“www.example.com/a”b": "www.example.com/a",
+	} {
+		if got := Eval[string](m, `import([...document.querySelectorAll("link[rel=modulepreload]")][0]`+
+			`.href.replace("common", "drag")).then(({ given }) => given({ search: "?text=" + `+
+			`encodeURIComponent(`+quote(text)+`), hash: "" }).longUrl)`); got != want {
+			t.Errorf("%q has %q, want %q", text, got, want)
+		}
+	}
 }
 
 // An operator's name and notice are on the pages, and in the manifest of the installed app.

@@ -65,7 +65,7 @@ func TestFirstLoad(t *testing.T) {
 	for target, most := range map[string]struct {
 		ready           string // the element that is visible once scripts have run
 		requests, bytes int
-	}{"/": {"#history", 4, 30 << 10}, "/manage": {"#signin", 10, 80 << 10}} {
+	}{"/": {"#history", 4, 31 << 10}, "/manage": {"#signin", 10, 80 << 10}} {
 		p := chromium.New(t)
 		before := p.Busy()
 		p.Open(s.url + target)
@@ -203,7 +203,7 @@ func TestProblems(t *testing.T) {
 	p.Fill("#url", "example.com/page")
 	p.Fill("#alias", "not one")
 	p.Press(kb.Enter)
-	wrong("alias", "An alias has 1 to 32 of the characters")
+	wrong("alias", "An alias has 1 to 100 of the characters")
 	p.Fill("#alias", "taken")
 	p.Press(kb.Enter)
 	wrong("alias", "There is a link with this alias")
@@ -227,6 +227,58 @@ func TestProblems(t *testing.T) {
 	p.Fill("#url", "example.com:8080/port")
 	p.Press(kb.Enter)
 	p.AwaitTrue(find("#long") + `.textContent === "https://example.com:8080/port"`)
+}
+
+// What is pasted around a URL goes, with scripts and without. What is mistyped is told.
+func TestPastedURLs(t *testing.T) {
+	t.Parallel()
+	s, p := serve(t), chromium.New(t)
+	data, err := os.ReadFile("../../functions/testdata/pasted.json") // as for the form without scripts
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Open(s.url)
+	p.wantFocus("url")
+	if wrong := Eval[string](p, `import(document.querySelector("link[rel=modulepreload]").href)`+
+		`.then(({ complete }) => Object.entries(`+string(data)+`).filter(([text, want]) => `+
+		`complete(text) !== want).map(([text]) => text + " becomes " + complete(text)).join("\n"))`); wrong != "" {
+		t.Error(wrong)
+	}
+	longest := strings.Repeat("a", link.MaxAliasLength)
+	p.Fill("#url", "https://example.com/longest")
+	p.Fill("#alias", longest)
+	p.Press(kb.Enter)
+	p.Await("#links", "/"+longest)
+	for _, scripts := range []bool{true, false} {
+		if !scripts {
+			p.NoScripts()
+		}
+		for text, test := range map[string]struct{ field, want string }{
+			"“https://example.com/p”":    {"long", "https://example.com/p"},
+			"\u200b(example.com/A_(b)).": {"long", "https://example.com/A_(b)"},
+			"https//example.com/a":       {"url-error", "The URL must start with http"},
+			"https://https//example.com": {"url-error", "The URL has its scheme twice"},
+			"https://“example.com”":      {"url-error", "The URL's host contains a mark"},
+		} {
+			p.Open(s.url)
+			p.Fill("#url", text)
+			p.Fill("#alias", fmt.Sprintf("“%d%t”", len(text), scripts))
+			if submit := func() { p.Press(kb.Enter) }; scripts {
+				submit()
+			} else {
+				p.Go(submit)
+			}
+			p.Await("#"+test.field, test.want)
+			if test.field == "long" {
+				if status, location := s.status(t, fmt.Sprintf("/%d%t", len(text), scripts)); status != 302 ||
+					location != test.want {
+					t.Errorf("%s, scripts %t: leads to %s", text, scripts, location)
+				}
+			} else if got := Eval[string](p, find("#url")+".value"); got != text {
+				t.Errorf("%s, scripts %t: typed became %s", text, scripts, got)
+			}
+		}
+	}
 }
 
 // A proxy may answer instead of the service. The page shows no part of such an answer as a link.

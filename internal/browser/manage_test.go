@@ -162,7 +162,7 @@ func TestManageSignInAndMakeALink(t *testing.T) {
 	p.Await("#longUrl-error", "Paste the long URL here first")
 	p.Press("example.com/handbook" + kb.Tab + "not one" + kb.Tab + "The handbook" + kb.Tab +
 		"team, other" + kb.Enter + kb.Enter)
-	p.Await("#alias-error", "An alias has 1 to 32")
+	p.Await("#alias-error", "An alias has 1 to 100")
 	p.wantFocus("alias")
 	p.Check("new link, wrong")
 	look(t, p, "manage-new")

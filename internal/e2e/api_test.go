@@ -154,7 +154,7 @@ var exchanges = []exchange{
 		headers: []string{"Accept", browser}, status: 404, contentType: page,
 		contains: "No such link"},
 	{name: "no alias", method: "GET", target: "/a.b", status: 404, contentType: problem},
-	{name: "too long for an alias", method: "GET", target: "/" + strings.Repeat("a", 33),
+	{name: "too long for an alias", method: "GET", target: "/" + strings.Repeat("a", 101),
 		status: 404, contentType: problem},
 	{name: "several segments", method: "GET", target: "/a/b/c", status: 404, contentType: problem},
 	{name: "several segments, browser", method: "GET", target: "/.well-known/security.txt",

@@ -337,7 +337,7 @@ var owned = []step{
 	{name: "a slash in the alias", as: "ADA", method: "GET", target: "/api/links/docs%2Frestore",
 		status: 404},
 	{name: "an alias that is too long", as: "ADA", method: "GET", target: "/api/links/" +
-		strings.Repeat("a", 33), status: 404},
+		strings.Repeat("a", 101), status: 404},
 	{name: "an alias that is none", as: "ADA", method: "DELETE", target: "/api/links/%C3%BC",
 		status: 404},
 	{name: "a reserved alias, in the path", as: "ADA", method: "GET", target: "/api/links/Manage",

@@ -40,9 +40,7 @@ type event struct {
 	// birth marks an added shorten: a response told of its link, but none told that it made the
 	// link.
 	birth bool
-	// of a birth: other ends with which the link may have been made, before the first response that
-	// told of it gave it a later one
-	ends []int64
+	ends  []int64 // of a birth: earlier ends with which the link may have been made
 }
 
 // known reports whether the response tells the outcome of the request. Otherwise the request may
@@ -155,7 +153,7 @@ func (r *round) births(history []event) []event {
 			switch end := *made.change.end; {
 			case end == e.told.end:
 				birth.call = min(birth.call, made.call)
-			case e.op == "shorten" && e.by == "" && e.told.end == *e.change.end && e.extends(end):
+			case birth.by == "" && end < e.told.end: // others have asked for a later end since
 				birth.call, birth.ends = min(birth.call, made.call), append(birth.ends, end)
 			}
 		}

@@ -148,27 +148,3 @@ export const until = (expiresAtUtc) => (expiresAtUtc ? `Until ${time(expiresAtUt
 
 // bare returns a URL as people read it.
 export const bare = (url) => url.replace(/^https?:\/\//, "");
-
-const quote = /[\p{Pi}\p{Pf}‚„"'`＂＇]/u;
-
-// unwrapped returns a text without the white space, invisible characters, quotes and brackets around
-// it. A closing mark goes only with its opening one: some URLs end in one.
-export function unwrapped(text) {
-  for (;;) {
-    text = text.replace(/^[\s\p{Cf}\p{DI}]+|[\s\p{Cf}\p{DI}]+$/gu, "");
-    const open = text.charAt();
-    if (!quote.test(open) && !/[\p{Ps}<＜]/u.test(open) || /^\[[\da-f.]*:[\da-f:.]*]/i.test(text)) return text;
-    text = text.slice(1);
-    const inside = text.replace(/[.,;:!?…。，、！？；：\s]+$/, "");
-    const close = inside.slice(-1);
-    if (quote.test(open) ? quote.test(close) : /[\p{Pe}>＞]/u.test(close) && [1, 2].includes(close.charCodeAt() - open.charCodeAt())
-      && inside.split(close).length > inside.split(open).length) text = inside.slice(0, -1);
-  }
-}
-
-// complete returns a typed URL as browsers complete it: with https, unless it has a scheme, or most
-// likely one without its colon. A name before a port is no scheme, unless owners may use it as one.
-export function complete(text) {
-  const url = unwrapped(text);
-  return /^([a-z][a-z0-9+.-]*:(?!\d)|[\w+-]*\/\/)/i.test(url) || schemes.split(" ").includes(url.split(":", 1)[0].toLowerCase()) ? url : `https://${url}`;
-}

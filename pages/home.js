@@ -1,4 +1,4 @@
-import { bare, busy, byId, call, claimable, complete, copy, credential, defaultDomain, domain, isBusy, keepMade, keptAt, madeHere, main, most, nameOf, say, unwrapped, until } from "./common.js";
+import { bare, busy, byId, call, claimable, copy, credential, defaultDomain, domain, isBusy, keepMade, keptAt, madeHere, main, most, nameOf, say, until } from "./common.js";
 
 const form = byId("form");
 const fields = { longUrl: "url", alias: "alias", expiresInSeconds: "life" };
@@ -149,10 +149,17 @@ form.addEventListener("submit", async (event) => {
   if (isBusy(button)) return;
   Object.values(fields).forEach(clear);
   const typed = new Map(["url", "alias"].map((id) => [id, byId(id).value]));
-  const [url, alias] = [...typed.values()].map(unwrapped);
   const seconds = byId("life").value;
-  if (!url) return fail({ field: "longUrl", message: "Paste the long URL here first." });
-  const longUrl = complete(url);
+  if (!typed.get("url").trim()) return fail({ field: "longUrl", message: "Paste the long URL here first." });
+  busy(button, true);
+  let longUrl, alias;
+  try {
+    const { complete, unwrapped } = await drag();
+    [longUrl, alias] = [complete(typed.get("url")), unwrapped(typed.get("alias"))];
+  } catch {
+    busy(button, false);
+    return fail({ title: "No response", detail: "The service did not respond. Try again in a moment." });
+  }
   const body = { longUrl };
   if (domain) body.domain = domain;
   if (alias) body.alias = alias;
@@ -161,7 +168,6 @@ form.addEventListener("submit", async (event) => {
   // shared with others.
   const token = credential()
     ?? claimable(madeHere()).find((l) => l.longUrl === longUrl)?.claimToken;
-  busy(button, true);
   try {
     const { status, body: link } = await call("POST", "api/shorten", { body, token, has: "shortUrl" });
     keep({ ...link, own: Boolean(credential()), deletedAtUtc: null });

@@ -1,6 +1,7 @@
 // One link: what it is, its edits, and the form for a new one.
 
-import { bare, byId, complete, copy, nameOf, say, time } from "./common.js";
+import { bare, byId, copy, nameOf, say, time } from "./common.js";
+import { complete } from "./drag.js";
 import { changed } from "./list.js";
 import { act, badge, blame, clear, el, fromField, labels, later, split, stateOf, toField, words, wrong } from "./parts.js";
 import { patch } from "./patch.js";

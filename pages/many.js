@@ -1,6 +1,7 @@
 // Many links from many long URLs.
 
-import { byId, complete, copy, say } from "./common.js";
+import { byId, copy, say } from "./common.js";
+import { complete } from "./drag.js";
 import { changed } from "./list.js";
 import { count, el, fromField, number, split, wait } from "./parts.js";
 import { api, domains, whose } from "./session.js";

@@ -187,9 +187,9 @@ func TestFirstLoadIsSmall(t *testing.T) {
 		least, requests int
 		bytes           int
 	}{
-		"home": {site.Home(Form{}), 3, 4, 31_000},
+		"home": {site.Home(Form{}), 3, 4, 30_000},
 		"manage": {site.Manage("/manage", "https://login.example.com", "tiney", "openid"), 5, 10,
-			81_000},
+			80_000},
 	} {
 		page := string(test.page)
 		size, requests := len(page), 1

@@ -1,6 +1,7 @@
 // Views of /manage that are rarely shown: API keys and, for admins, blocked hosts and the clean-up.
 
-import { byId, copy, say, time, unwrapped } from "./common.js";
+import { byId, copy, say, time } from "./common.js";
+import { unwrapped } from "./drag.js";
 import { act, blame, clear, count, el, figures, fromField, wrong } from "./parts.js";
 import { api, groupOf, me, ownerText, whose } from "./session.js";
 

@@ -277,9 +277,9 @@ func TestDamage(t *testing.T) {
 		{"tags with text behind a quote", transfer.CSV,
 			"longUrl,tags\n" + good + ",\"\"\"a\"\"b\"\n", "2 ! The tags|"},
 		{"names that nothing can forward", transfer.CSV,
-			"alias,longUrl,forward\na," + good + ",\"query,host\"\nb," + good + ",Path\nc," + good +
+			"alias,longUrl,forward\na," + good + ",\"query,host\"\nb," + good + ",Paths\nc," + good +
 				",\" path, query \"\nd," + good + ",path path\n",
-			`2 ! "query" and "path", not "query,host"|3 ! not "Path"|4 c|5 d|`},
+			`2 ! "query" and "path", not "query,host"|3 ! not "Paths"|4 c|5 d|`},
 		{"names that nothing can forward", transfer.NDJSON,
 			`{"longUrl":"` + good + `","forward":["query",""]}` + "\n" +
 				`{"longUrl":"` + good + `","forward":"query"}` + "\n" +

@@ -65,7 +65,7 @@ func TestFirstLoad(t *testing.T) {
 	for target, most := range map[string]struct {
 		ready           string // the element that is visible once scripts have run
 		requests, bytes int
-	}{"/": {"#history", 4, 31 << 10}, "/manage": {"#signin", 10, 80 << 10}} {
+	}{"/": {"#history", 4, 30 << 10}, "/manage": {"#signin", 10, 80 << 10}} {
 		p := chromium.New(t)
 		before := p.Busy()
 		p.Open(s.url + target)
@@ -217,7 +217,7 @@ func TestProblems(t *testing.T) {
 	}
 	p.Fill("#url", "https://example.com/off")
 	p.Press(kb.Enter)
-	wrong("url", "has been taken down by the people who run this service")
+	wrong("url", "The link of this URL is disabled")
 	if got := p.Text("#result"); got != "" {
 		t.Errorf("beside the error is %q", got)
 	}
@@ -239,7 +239,7 @@ func TestPastedURLs(t *testing.T) {
 	}
 	p.Open(s.url)
 	p.wantFocus("url")
-	if wrong := Eval[string](p, `import(document.querySelector("link[rel=modulepreload]").href)`+
+	if wrong := Eval[string](p, `import(document.querySelector("link[rel=modulepreload]").href.replace("common", "drag"))`+
 		`.then(({ complete }) => Object.entries(`+string(data)+`).filter(([text, want]) => `+
 		`complete(text) !== want).map(([text]) => text + " becomes " + complete(text)).join("\n"))`); wrong != "" {
 		t.Error(wrong)

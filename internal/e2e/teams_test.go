@@ -71,7 +71,7 @@ var teams = []step{
 		body: `{"longUrl":"https://example.com/"}`, status: 403,
 		want: `{"type":"/problems/target-disabled"}`},
 	{name: "Bob's own", as: "BOB", method: "POST", target: "/api/shorten",
-		body: `{"longUrl":"https://example.com/"}`, status: 201},
+		body: `{"longUrl":"https://example.com/"}`, status: 201, keep: "BOBS=alias"},
 	{name: "gone", as: "ADMIN", method: "DELETE", target: "/api/links/docs", status: 204},
 	{name: "gone again", as: "ADA", method: "DELETE", target: "/api/links/docs", status: 204},
 	{name: "restoring it", as: "ADA", method: "POST", target: "/api/links/docs/restore",

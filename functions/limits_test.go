@@ -658,10 +658,13 @@ func TestFreeAliases(t *testing.T) {
 // Every limit has a counter of refused requests.
 func TestLimitsAreCounted(t *testing.T) {
 	var names []string
-	for of := access.LimitShorten; of <= access.LimitGuess; of++ {
-		names = append(names, of.String())
+	for of := range len(access.Rates{}) { // a new one, too
+		names = append(names, access.Limit(of).String())
 	}
 	if got := append(names, telemetry.LimitBusy); !slices.Equal(got, telemetry.Limits) {
 		t.Errorf("there are the limits %q, and counters of %q", got, telemetry.Limits)
+	}
+	for _, name := range names {
+		new(telemetry.Metrics).LimitRefused(name).Add(1) // panics if there is no counter
 	}
 }

@@ -1,0 +1,6 @@
+//go:build race
+
+package functions_test
+
+// The race detector makes everything slow.
+func init() { slowness = 10 }

@@ -22,7 +22,7 @@ type Key struct {
 	Hash        string // SHA-256 of the whole key, lower-case hex
 	Owner, Name string
 	CreatedBy   string // the owner who made it; "" if that is not known
-	// ActsFor is the owner who answers for what the key does, as the limits count it: its maker, or for
+	// ActsFor is the owner for whom limits count what the key does, besides Owner: its maker, or for
 	// whom the maker's own key acts. A key that an admin made acts for its owner. "": Owner.
 	ActsFor    string
 	Last4      string // the last four characters of the key, by which people tell their keys apart

@@ -155,8 +155,8 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// A key acts for who made it, or for whom the maker's own key acts. A key that an admin made acts for
-// its owner.
+// A key acts for who made it, or for whom the maker's own key acts. A key that an admin made acts
+// for its owner.
 func TestKeysActForTheirMakers(t *testing.T) {
 	const ada, group, other = "login.example|ada", "login.example|group|ops", "somebody"
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)

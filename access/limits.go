@@ -42,20 +42,20 @@ const GuessRate = 30
 // a share of the limit's Window, Window divided by the rate, has passed. Zero: no limit.
 type Rates [limitCount]int
 
-// Client is an owner and the person who acts as that owner, or, if Owner is "", an address. Each
-// request counts for both. Otherwise a person could send as many requests as each group may, and
-// somebody with many groups that many times.
+// Client is an owner and the owner for whom that one acts, or, if Owner is "", an address. Each
+// request counts for both owners. Otherwise a person could send as many requests as all groups
+// together whose keys that person makes.
 //
-// All addresses of an IPv6 /64 are one client, because one machine may use them all. Those of a /48,
-// which one customer may have, together may send wideFactor times as many requests. Requests without
-// an address are one client.
+// All addresses of an IPv6 /64 are one client, because one machine may use them all. The clients of
+// a /48, which one customer may have, may together send wideFactor times as many requests. Requests
+// without an address are one client.
 type Client struct {
 	Owner   string
 	ActsFor string // "" or Owner: nobody else
 	Address netip.Addr
 }
 
-// wideFactor is how many times the rate of a client the clients of an IPv6 /48 have together.
+// wideFactor is by how many times the rate of an IPv6 /48 is greater than that of a client.
 const wideFactor = 16
 
 // bucket is what counts requests at a rate.
@@ -66,8 +66,8 @@ type bucket struct {
 	wide    int      // by how many times the rate is greater
 }
 
-// buckets returns the buckets for which a client's request counts. The second may be the zero bucket,
-// which counts nothing.
+// buckets returns the buckets in which a client's request counts. The second may be the zero
+// bucket, which counts nothing.
 func (c Client) buckets(of Limit) (all [2]bucket) {
 	switch {
 	case c.Owner != "":

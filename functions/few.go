@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// fewAtOnce is how many calls that take megabytes may run at once, imports and bulks together. The
-	// last place is kept for admins.
+	// fewAtOnce is how many calls that take megabytes may run at once, imports and bulks together.
+	// The last place is kept for admins.
 	fewAtOnce = 4
-	// maxFewBytes is how long the bodies of all such calls may be together, those that arrive included.
-	// Room for the last import is kept for admins.
+	// maxFewBytes is how many bytes the bodies of all such calls may have together, also while they
+	// arrive. Room for the last import is kept for admins.
 	maxFewBytes = 64 << 20
 )
 
@@ -27,8 +27,8 @@ type few struct {
 }
 
 // read reads the body of a call, and gives the call a place once the body is there, so that clients
-// that send slowly take none. Each owner may have one call in progress. read refuses others before it
-// reads their body. Without an error, the caller has to call leave at the end of the call.
+// that send slowly take none. Each owner may have one call in progress; read refuses further ones
+// before it reads their body. Without an error, leave has to end the call.
 func (f *few) read(
 	w http.ResponseWriter, r *http.Request, most int64, who access.Caller,
 ) (body []byte, leave func(), err error) {

@@ -17,8 +17,8 @@ import (
 	"tiney/internal/linkstest"
 )
 
-// upload begins a call of who with a body of which nothing arrives. end sends rest, ends the body, and
-// returns the response.
+// upload begins a call of who with a body of which nothing arrives. end sends rest, ends the body,
+// and returns the status.
 func (r *rig) upload(who, target string, length int64) (end func(rest string) int) {
 	r.as(who, "GET", "/api/me", "") // makes the key
 	body, client := io.Pipe()
@@ -48,8 +48,8 @@ func (r *rig) upload(who, target string, length int64) (end func(rest string) in
 
 const oneBulk = `{"links":[{"longUrl":"https://example.com/"}]}`
 
-// Calls whose body does not arrive take no places from others. Their bodies together have a limit, of
-// which one is kept for admins. One owner, and one who acts, sends one at a time.
+// Calls whose body does not arrive take no places from others. Their bodies together have a limit,
+// of which an admin's share is kept.
 func TestIdleUploadsBlockFew(t *testing.T) {
 	for target, room := range map[string]struct{ length, most int64 }{
 		"/api/import":     {-1, 15},
@@ -92,6 +92,7 @@ func TestIdleUploadsBlockFew(t *testing.T) {
 	}
 }
 
+// An owner sends one at a time, and so does one who acts for owners.
 func TestOneUploadOfAnOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(c *functions.Config) { c.HostAddress = "" })

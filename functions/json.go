@@ -200,8 +200,8 @@ func isJSON(contentType string, kinds ...string) bool {
 		(!given || strings.EqualFold(charset, "utf-8"))
 }
 
-// decodeFirst decodes the first elements of a list, up to most, or null. It skips the others: a list of
-// megabytes may have hundreds of thousands.
+// decodeFirst decodes the first elements of a list, up to most, or null. It skips the others: a
+// list of megabytes may have hundreds of thousands.
 func decodeFirst[T any](d *jsontext.Decoder, list *[]T, most int) error {
 	if d.PeekKind() != '[' {
 		return json.UnmarshalDecode(d, list)

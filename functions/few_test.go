@@ -62,7 +62,8 @@ func TestIdleUploadsBlockFew(t *testing.T) {
 			r := newRig(t, func(c *functions.Config) { c.HostAddress = "" })
 			var ends []func(string) int
 			for i := range room.most {
-				if code := r.as("cleo", "POST", "/api/import", "").Code; i < 15 && code != 200 {
+				if code := r.as("cleo", "POST", "/api/links/bulk",
+					oneBulk).Code; i < 15 && code != 200 {
 					t.Fatalf("%s: with %d idle ones, another call got %d", target, i, code)
 				}
 				ends = append(ends, r.upload(fmt.Sprint("owner", i), target, room.length))
@@ -140,14 +141,15 @@ func TestFewRunAtOnce(t *testing.T) {
 			c.HostAddress = ""
 			c.Links = slowStore{c.Links.(*linkstest.Fake), slow(time.Second)}
 		})
+		const file, let, busy = "no file", 400, 503
 		late := r.upload("late", "/api/import", -1)
 		for _, round := range []struct {
 			running       []string
 			others, admin int
 		}{
-			{[]string{"ann", "ben"}, 200, 200},
-			{[]string{"ann", "ben", "cleo"}, 503, 200},
-			{[]string{"ann", "ben", "admin"}, 503, 503}, // one call of an owner at a time
+			{[]string{"ann", "ben"}, let, let},
+			{[]string{"ann", "ben", "cleo"}, busy, let},
+			{[]string{"ann", "ben", "admin"}, busy, busy}, // one call of an owner at a time
 		} {
 			var all sync.WaitGroup
 			for _, who := range round.running {
@@ -160,19 +162,19 @@ func TestFewRunAtOnce(t *testing.T) {
 			}
 			synctest.Wait()
 			for who, want := range map[string]int{"dora": round.others, "admin": round.admin} {
-				if w := r.as(who, "POST", "/api/import", ""); w.Code != want {
+				if w := r.as(who, "POST", "/api/import", file); w.Code != want {
 					t.Errorf("while %v run, %s got %d, want %d", round.running, who, w.Code, want)
 				}
 			}
-			if late != nil && round.others == 503 {
-				if code := late("x"); code != 503 {
+			if late != nil && round.others == busy {
+				if code := late(file); code != busy {
 					t.Errorf("one whose body came late got %d", code)
 				}
 				late = nil
 			}
 			all.Wait()
 		}
-		if w := r.as("late", "POST", "/api/import", ""); w.Code != 200 {
+		if w := r.as("late", "POST", "/api/import", file); w.Code != let {
 			t.Errorf("in the end got %d", w.Code)
 		}
 	})

@@ -29,11 +29,11 @@ func (s *service) freeAlias(
 		return err
 	}
 	l, err := s.Links.Get(ctx, a)
-	there := &l // also if it has ended, or is a tombstone, which has no owner
+	there := &l // also if it has ended, or is damaged or a tombstone, which have no owner
 	switch {
 	case errors.Is(err, link.ErrNotFound):
 		there = nil
-	case err != nil:
+	case err != nil && !errors.Is(err, link.ErrDamaged):
 		return err
 	}
 	if err := s.limits.probe(who, there); err != nil {

@@ -651,6 +651,12 @@ func TestFreeAliases(t *testing.T) {
 	want("ann", "anns", taken)
 	want("bob", "nobodys", free)
 	want("admin", "bobs", taken)
+	r.fake.Fail(link.ErrDamaged) // whose it is cannot be told
+	want("cleo", "damaged", taken)
+	want("cleo", "damaged", taken)
+	if w := ask("cleo", "damaged"); w.Code != 429 {
+		t.Errorf("damaged: got %d %s", w.Code, w.Body)
+	}
 	r.fake.Fail(link.ErrUnavailable)
 	wantProblem(t, ask("bob", "nobodys"), 503, "storage-unavailable", "")
 }

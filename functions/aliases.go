@@ -39,6 +39,9 @@ func (s *service) freeAlias(
 	if err := s.limits.probe(who, there); err != nil {
 		return err
 	}
+	if errors.Is(err, link.ErrDamaged) {
+		return err
+	}
 	setHeaders(w, "application/json")
 	writeJSON(w, struct {
 		Free bool `json:"free"`

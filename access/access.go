@@ -19,6 +19,7 @@ import (
 // Caller is the sender of a request. The zero Caller has no credentials.
 type Caller struct {
 	Owner     string   // "" for none
+	ActsFor   string   // see Key.ActsFor; "": Owner
 	Groups    []string // the groups that an ID token names, as owners
 	Admin     bool
 	Name      string    // the key's name or a name from the ID token, for people; "" for none
@@ -31,6 +32,9 @@ type Caller struct {
 func (c Caller) Is(owner string) bool {
 	return owner != "" && (c.Owner == owner || slices.Contains(c.Groups, owner))
 }
+
+// Client returns the client for which requests of an owner count.
+func (c Caller) Client() Client { return Client{Owner: c.Owner, ActsFor: c.ActsFor} }
 
 // groupMark follows the provider's host in a group's owner. No person's owner has it there.
 const groupMark = "|group|"
@@ -233,6 +237,6 @@ func (a *Authenticator) keyOwner(ctx context.Context, s string) (Caller, error) 
 	case key.Expired(a.now()):
 		return Caller{}, fmt.Errorf("%w: the API key has expired", ErrInvalid)
 	}
-	return Caller{Owner: key.Owner, Name: key.Name, KeyEnds: key.ExpiresAt,
-		ReadOnly: key.ReadOnly}, nil
+	return Caller{Owner: key.Owner, ActsFor: key.ActsFor, Name: key.Name,
+		KeyEnds: key.ExpiresAt, ReadOnly: key.ReadOnly}, nil
 }

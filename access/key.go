@@ -2,6 +2,7 @@ package access
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -21,11 +22,14 @@ type Key struct {
 	Hash        string // SHA-256 of the whole key, lower-case hex
 	Owner, Name string
 	CreatedBy   string // the owner who made it; "" if that is not known
-	Last4       string // the last four characters of the key, by which people tell their keys apart
-	CreatedAt   time.Time
-	ExpiresAt   time.Time // zero: never
-	LastUsedOn  string    // the UTC day of its last use, as 2006-01-02; "" if it was never used
-	ReadOnly    bool      // it changes nothing
+	// ActsFor is the owner for whom limits count what the key does, besides Owner: its maker, or for
+	// whom the maker's own key acts. A key that an admin made acts for its owner. "": Owner.
+	ActsFor    string
+	Last4      string // the last four characters of the key, by which people tell their keys apart
+	CreatedAt  time.Time
+	ExpiresAt  time.Time // zero: never
+	LastUsedOn string    // the UTC day of its last use, as 2006-01-02; "" if it was never used
+	ReadOnly   bool      // it changes nothing
 }
 
 // ID names the key in lists and for Revoke. It is the first 16 hex digits of the key's hash.
@@ -61,6 +65,9 @@ func MakeKey(
 ) (secret string, k Key, err error) {
 	now = now.UTC().Truncate(time.Second)
 	k = Key{Owner: owner, CreatedBy: maker.Owner, Name: name, CreatedAt: now}
+	if !maker.Admin {
+		k.ActsFor = cmp.Or(maker.ActsFor, maker.Owner)
+	}
 	wrong := func(field, format string, a ...any) (string, Key, error) {
 		return "", k, &InvalidKeyError{field, fmt.Sprintf(format, a...)}
 	}

@@ -2,12 +2,14 @@ package access_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"hash/crc32"
 	"io"
 	"math/big"
+	"net/http"
 	"regexp"
 	"strings"
 	"testing"
@@ -152,6 +154,49 @@ func TestKey(t *testing.T) {
 		t.Errorf("the ID of no key is %q", id)
 	}
 }
+
+// A key acts for who made it, or for whom the maker's own key acts. A key that an admin made acts
+// for its owner.
+func TestKeysActForTheirMakers(t *testing.T) {
+	const ada, group, other = "login.example|ada", "login.example|group|ops", "somebody"
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		maker access.Caller
+		owner string
+		want  string
+	}{
+		"one's own":              {access.Caller{Owner: ada, Groups: []string{group}}, ada, ada},
+		"a group's":              {access.Caller{Owner: ada, Groups: []string{group}}, group, ada},
+		"by a key of a group":    {access.Caller{Owner: group, ActsFor: ada}, group, ada},
+		"by a key of a person":   {access.Caller{Owner: other, ActsFor: ada}, other, ada},
+		"by an old key":          {access.Caller{Owner: group}, group, group},
+		"by the admin key":       {access.Caller{Owner: "admin", Admin: true}, group, ""},
+		"by an admin":            {access.Caller{Owner: ada, Admin: true}, other, ""},
+		"by an admin for itself": {access.Caller{Owner: ada, Admin: true}, ada, ""},
+		"by a member who is an admin": {access.Caller{Owner: ada, Admin: true,
+			Groups: []string{group}}, group, ""},
+		"by the command": {access.Caller{}, group, ""},
+	} {
+		secret, k, err := access.MakeKey(rand.Reader, c.maker, c.owner, "x", nil, now)
+		if err != nil || k.ActsFor != c.want || k.CreatedBy != c.maker.Owner {
+			t.Errorf("%s: made %+v, %v, want one that acts for %q", name, k, err, c.want)
+		}
+		a, err := access.New(access.Config{}, oneKey(k), func() time.Time { return now })
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := a.Caller(t.Context(), http.Header{"X-Api-Key": {secret}})
+		if want := (access.Client{Owner: c.owner, ActsFor: c.want}); err != nil ||
+			got.Client() != want {
+			t.Errorf("%s: got %+v, %v, which counts as %+v", name, got, err, got.Client())
+		}
+	}
+}
+
+// oneKey are Keys with this key only.
+type oneKey access.Key
+
+func (k oneKey) Key(context.Context, string) (access.Key, error) { return access.Key(k), nil }
 
 // A group's key ends within a year, whoever makes it.
 func TestKeysOfGroups(t *testing.T) {

@@ -42,23 +42,61 @@ const GuessRate = 30
 // a share of the limit's Window, Window divided by the rate, has passed. Zero: no limit.
 type Rates [limitCount]int
 
-// Client is an owner or, if that is "", an address. All addresses of an IPv6 /64 are one client,
-// because one machine may use them all. Requests without an address are one client.
+// Client is an owner and the owner for whom that one acts, or, if Owner is "", an address. Each
+// request counts for both owners. Otherwise a person could send as many requests as all groups
+// together whose keys that person makes.
+//
+// All addresses of an IPv6 /64 are one client, because one machine may use them all. The clients of
+// a /48, which one customer may have, may together send wideFactor times as many requests. Requests
+// without an address are one client.
 type Client struct {
 	Owner   string
+	ActsFor string // "" or Owner: nobody else
 	Address netip.Addr
 }
 
+// wideFactor is by how many times the rate of an IPv6 /48 is greater than that of a client.
+const wideFactor = 16
+
+// bucket is what counts requests at a rate.
+type bucket struct {
+	of      Limit
+	owner   string
+	address [16]byte // not netip.Addr, because its pointer would make maphash allocate
+	wide    int      // by how many times the rate is greater
+}
+
+// buckets returns the buckets in which a client's request counts. The second may be the zero
+// bucket, which counts nothing.
+func (c Client) buckets(of Limit) (all [2]bucket) {
+	switch {
+	case c.Owner != "":
+		all[0] = bucket{of: of, owner: c.Owner, wide: 1}
+		if c.ActsFor != "" && c.ActsFor != c.Owner {
+			all[1] = bucket{of: of, owner: c.ActsFor, wide: 1}
+		}
+	case c.Address.Is6() && !c.Address.Is4In6():
+		all[0] = bucket{of: of, address: c.Address.As16(), wide: 1}
+		clear(all[0].address[8:])
+		all[1] = all[0]
+		all[1].wide = wideFactor
+		clear(all[1].address[6:])
+	default:
+		all[0] = bucket{of: of, address: c.Address.As16(), wide: 1}
+	}
+	return all
+}
+
 // Limits counts the requests of clients by GCRA, the generic cell rate algorithm of ATM. For each
-// client it keeps one time: the time at which its requests so far are over, if each takes its share
+// bucket it keeps one time: the time at which its requests so far are over, if each takes its share
 // of Window.
 //
 // The table has a fixed size, 1.98 MB, and is made at the first request with a limit. Limits by the
 // day have a table of their own, because the clients of a day would fill the table of the minute. A
 // hash with a random seed maps a client to a set of the table. If the set is full of clients whose
 // time is not over, Limits forgets the client whose time is over first. That client may then exceed
-// its rate; no client is refused wrongly. With up to 30,000 clients at once, a quarter of the
-// table, it forgets one in some millions.
+// its rate; no client is refused wrongly. With up to 30,000 times at once, a quarter of the table,
+// it forgets one in some millions.
 //
 // If the clock is put back, a client waits that much longer, but at most a Window. The methods may
 // be called concurrently, and do not allocate.
@@ -80,7 +118,7 @@ const (
 // collector skips it.
 type set struct {
 	mu      sync.Mutex
-	clients [setSize]uint64 // hashes of a Limit and a Client
+	clients [setSize]uint64 // hashes of buckets
 	until   [setSize]int64  // nanoseconds since start
 }
 
@@ -101,18 +139,30 @@ func (l *Limits) Take(of Limit, by Client) (wait time.Duration) {
 	if l.rates[of] == 0 {
 		return 0
 	}
-	s, client, now := l.find(of, by)
+	all := by.buckets(of)
+	if wait = l.take(all[0]); wait > 0 || all[1].wide == 0 {
+		return wait
+	}
+	if wait = l.take(all[1]); wait > 0 {
+		l.giveBack(all[0])
+	}
+	return wait
+}
+
+func (l *Limits) take(b bucket) (wait time.Duration) {
+	s, client, now := l.find(b)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	window := b.of.Window()
 	i := slices.Index(s.clients[:], client)
 	until := now
 	if i < 0 {
-		i = s.least(now, of.Window())
-	} else if left := s.until[i] - now; 0 < left && left <= int64(of.Window()) {
+		i = s.least(now, window)
+	} else if left := s.until[i] - now; 0 < left && left <= int64(window) {
 		until = s.until[i] // otherwise its time is over, or the clock was put back
 	}
-	share := l.share(of)
-	if wait := until + share - now - share*int64(l.rates[of]); wait > 0 {
+	rate, share := l.share(b)
+	if wait := until + share - now - share*rate; wait > 0 {
 		return time.Duration(wait)
 	}
 	s.clients[i], s.until[i] = client, until+share
@@ -125,34 +175,36 @@ func (l *Limits) Return(of Limit, by Client) {
 	if l.rates[of] == 0 {
 		return
 	}
-	s, client, _ := l.find(of, by)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if i := slices.Index(s.clients[:], client); i >= 0 {
-		s.until[i] -= l.share(of)
+	for _, b := range by.buckets(of) {
+		if b.wide > 0 {
+			l.giveBack(b)
+		}
 	}
 }
 
-// share returns the share of Window that one request takes, in nanoseconds.
-func (l *Limits) share(of Limit) int64 { return int64(of.Window()) / int64(l.rates[of]) }
-
-// find returns the set of a client, its hash, and the time.
-func (l *Limits) find(of Limit, by Client) (s *set, client uint64, now int64) {
-	key := struct {
-		limit   Limit
-		owner   string
-		address [16]byte // not netip.Addr, because its pointer would make maphash allocate
-	}{limit: of, owner: by.Owner}
-	if by.Owner == "" {
-		key.address = by.Address.As16()
-		if by.Address.Is6() && !by.Address.Is4In6() {
-			clear(key.address[8:])
-		}
+func (l *Limits) giveBack(b bucket) {
+	s, client, _ := l.find(b)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(s.clients[:], client); i >= 0 {
+		_, share := l.share(b)
+		s.until[i] -= share
 	}
-	client = maphash.Comparable(l.seed, key)
+}
+
+// share returns the rate of a bucket, and the share of Window that one request takes, in
+// nanoseconds.
+func (l *Limits) share(b bucket) (rate, share int64) {
+	rate = int64(l.rates[b.of]) * int64(b.wide)
+	return rate, int64(b.of.Window()) / rate
+}
+
+// find returns the set of a bucket, its hash, and the time.
+func (l *Limits) find(b bucket) (s *set, client uint64, now int64) {
+	client = maphash.Comparable(l.seed, b)
 	i, _ := bits.Mul64(client, setCount)
 	sets := l.minutes
-	if of.Window() > time.Minute {
+	if b.of.Window() > time.Minute {
 		sets = l.days
 	}
 	return &sets()[i], client, int64(l.now().Sub(l.start))

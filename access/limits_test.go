@@ -18,10 +18,10 @@ func someone(address string) access.Client {
 	return access.Client{Address: netip.MustParseAddr(address)}
 }
 
-// numbered returns one of many clients, each with a /64 of its own.
+// numbered returns one of many clients, each with a /48 of its own.
 func numbered(i int) access.Client {
-	return access.Client{Address: netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, byte(i >> 24),
-		byte(i >> 16), byte(i >> 8), byte(i), byte(i)})}
+	return access.Client{Address: netip.AddrFrom16([16]byte{0x20, 0x01, byte(i >> 24),
+		byte(i >> 16), byte(i >> 8), byte(i), 0, byte(i), byte(i)})}
 }
 
 // limits returns Limits with a clock that the caller may set.
@@ -148,6 +148,18 @@ func TestLimitsTellClientsApart(t *testing.T) {
 		"owners":              {access.Client{Owner: "ann"}, access.Client{Owner: "ben"}, false},
 		"an owner, and anyone": {access.Client{Owner: "203.0.113.7"}, someone("203.0.113.7"),
 			false},
+		"a group's key, and its maker": {access.Client{Owner: "crew", ActsFor: "ann"},
+			access.Client{Owner: "ann"}, true},
+		"a maker, and a group's key": {access.Client{Owner: "ann", ActsFor: "ann"},
+			access.Client{Owner: "crew", ActsFor: "ann"}, true},
+		"keys of two groups, by one": {access.Client{Owner: "crew", ActsFor: "ann"},
+			access.Client{Owner: "ops", ActsFor: "ann"}, true},
+		"keys of one group, by two": {access.Client{Owner: "crew", ActsFor: "ann"},
+			access.Client{Owner: "crew", ActsFor: "ben"}, true},
+		"a group's key, and one that acts for it": {access.Client{Owner: "crew", ActsFor: "ann"},
+			access.Client{Owner: "crew"}, true},
+		"a group's key, and somebody else": {access.Client{Owner: "crew", ActsFor: "ann"},
+			access.Client{Owner: "ben", ActsFor: "ben"}, false},
 		"an owner, anywhere": {access.Client{Owner: "ann",
 			Address: netip.MustParseAddr("203.0.113.7")}, access.Client{Owner: "ann"}, true},
 	} {
@@ -159,6 +171,88 @@ func TestLimitsTellClientsApart(t *testing.T) {
 			t.Errorf("%s: the same client: %t", name, same)
 		}
 	}
+}
+
+// The clients of an IPv6 /48 together may send 16 times as much as one of them.
+func TestLimitsOfANetwork(t *testing.T) {
+	l, clock := limits(access.Rates{access.LimitUnknown: 2, access.LimitAPI: 2,
+		access.LimitProbes: 1_000_000})
+	client := func(network, i int) access.Client {
+		return someone(fmt.Sprintf("2001:db8:%x:%x::1", network, i))
+	}
+	for i := range 16 {
+		for range 2 {
+			if wait := l.Take(access.LimitUnknown, client(1, i)); wait != 0 {
+				t.Fatalf("client %d has to wait %v", i, wait)
+			}
+		}
+		if wait := l.Take(access.LimitUnknown, client(1, i)); wait != 30*time.Second {
+			t.Fatalf("client %d has to wait %v", i, wait)
+		}
+	}
+	const share = 30 * time.Second / 16
+	for i := range 100 { // what is refused does not count
+		if wait := l.Take(access.LimitUnknown, client(1, 16+i%3)); wait != share {
+			t.Fatalf("a further client has to wait %v", wait)
+		}
+	}
+	if l.Take(access.LimitUnknown, client(2, 0)) != 0 ||
+		l.Take(access.LimitUnknown, someone("203.0.113.7")) != 0 ||
+		l.Take(access.LimitAPI, client(1, 0)) != 0 {
+		t.Error("another network or limit is refused")
+	}
+	l.Return(access.LimitUnknown, client(1, 3))
+	if l.Take(access.LimitUnknown, client(1, 16)) != 0 ||
+		l.Take(access.LimitUnknown, client(1, 16)) != share {
+		t.Error("what was taken back gives no place, or more than one")
+	}
+	*clock = clock.Add(2 * share)
+	if l.Take(access.LimitUnknown, client(1, 16)) != 0 ||
+		l.Take(access.LimitUnknown, client(1, 16)) == 0 ||
+		l.Take(access.LimitUnknown, client(1, 17)) != 0 {
+		t.Error("after two shares of the network: not one for each of two clients")
+	}
+	for i := range 10_000 { // the greatest rate has shares, too
+		if wait := l.Take(access.LimitProbes, client(3, i)); wait != 0 {
+			t.Fatalf("by the day: has to wait %v", wait)
+		}
+	}
+}
+
+// What a client cannot send for the one reason does not count for the other.
+func TestLimitsOfWhoActs(t *testing.T) {
+	l, clock := limits(access.Rates{access.LimitAPI: 4})
+	take := func(owner, actsFor string, want time.Duration) {
+		t.Helper()
+		if got := l.Take(access.LimitAPI,
+			access.Client{Owner: owner, ActsFor: actsFor}); got != want {
+			t.Errorf("%s for %s has to wait %v, want %v", owner, actsFor, got, want)
+		}
+	}
+	const share = 15 * time.Second
+	for i := range 4 { // with 200 groups, one still sends no more
+		take(fmt.Sprint("group", i), "ann", 0)
+	}
+	for i := range 200 {
+		take(fmt.Sprint("group", i), "ann", share)
+	}
+	take("ann", "", share)
+	for i := range 4 {
+		for range 3 {
+			take(fmt.Sprint("group", i), "ben"+fmt.Sprint(i), 0)
+		}
+		take(fmt.Sprint("group", i), "cleo", share)
+	}
+	for range 4 { // none of those was counted
+		take("cleo", "cleo", 0)
+	}
+	take("cleo", "", share)
+	l.Return(access.LimitAPI, access.Client{Owner: "group0", ActsFor: "ann"})
+	take("group0", "ann", 0)
+	take("group0", "ann", share)
+	*clock = clock.Add(share)
+	take("group9", "ann", 0)
+	take("group9", "ann", share)
 }
 
 func TestLimitsAreApart(t *testing.T) {
@@ -316,7 +410,8 @@ func TestLimitsOfManyAtOnce(t *testing.T) {
 func TestALimitAllocatesNothing(t *testing.T) {
 	l, _ := limits(access.Rates{30, 60, 300, 0})
 	clients := []access.Client{someone("203.0.113.7"), someone("2001:db8::1"),
-		{Owner: "login.example|ann"}, {}}
+		{Owner: "login.example|ann"}, {Owner: "login.example|group|ops", ActsFor: "login.example|ann"},
+		{}}
 	l.Take(access.LimitAPI, clients[0]) // makes the table
 	if n := testing.AllocsPerRun(1000, func() {
 		for _, c := range clients {

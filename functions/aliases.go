@@ -29,14 +29,17 @@ func (s *service) freeAlias(
 	}
 	// By the very spelling, which an older row may have, and else in any case.
 	l, err := s.Links.Get(ctx, d.Name(link.Alias(alias)))
-	there := &l // also if it has ended, or is a tombstone, which has no owner
+	there := &l // also if it has ended, or is damaged or a tombstone, which have no owner
 	switch {
 	case errors.Is(err, link.ErrNotFound):
 		there = nil
-	case err != nil:
+	case err != nil && !errors.Is(err, link.ErrDamaged):
 		return err
 	}
 	if err := s.limits.probe(who, there); err != nil {
+		return err
+	}
+	if errors.Is(err, link.ErrDamaged) {
 		return err
 	}
 	setHeaders(w, "application/json")

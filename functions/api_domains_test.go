@@ -264,7 +264,7 @@ func TestDomainsInPaths(t *testing.T) {
 			if stats["alias"] != `"same"` || stats["domain"] != `"`+domain+`"` {
 				t.Errorf("%s: statistics %v", spelled, stats)
 			}
-			wantProblem(t, r.as("bob", "GET", path, ""), 403, "forbidden", "")
+			wantProblem(t, r.as("bob", "GET", path, ""), 404, "not-found", "")
 			if w := r.as("ann", "DELETE", path, ""); w.Code != 204 {
 				t.Errorf("%s: got %d %s", spelled, w.Code, w.Body)
 			}
@@ -392,7 +392,7 @@ func TestClaimsInDomains(t *testing.T) {
 	}
 	wantProblem(t, r.as("ann", "POST", "/api/claims", `{"claims":[{"alias":"a","domain":7}]}`), 400,
 		"body", "claims.0.domain")
-	wantProblem(t, r.as("ann", "GET", "/api/links/a@old.example", ""), 403, "forbidden", "")
+	wantProblem(t, r.as("ann", "GET", "/api/links/a@old.example", ""), 404, "not-found", "")
 }
 
 func TestListsOfADomain(t *testing.T) {

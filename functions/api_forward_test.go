@@ -90,8 +90,8 @@ func TestForwardIsTheOwners(t *testing.T) {
 	}
 	wantProblem(t, r.as(token, "PATCH", "/api/links/nobodys", `{"forward":["query"]}`), 403,
 		"owner-needed", "")
-	wantProblem(t, r.as("bob", "PATCH", "/api/links/anns", `{"forward":["query"]}`), 403,
-		"forbidden", "")
+	wantProblem(t, r.as("bob", "PATCH", "/api/links/anns", `{"forward":["query"]}`), 404,
+		"not-found", "")
 	if w := r.as("admin", "PATCH", "/api/links/nobodys", `{"forward":["query"]}`); w.Code != 200 {
 		t.Errorf("an admin: got %d %s", w.Code, w.Body)
 	}

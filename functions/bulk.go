@@ -21,7 +21,14 @@ const (
 var errManyTime = fmt.Errorf("%w: the time for the whole request is over", link.ErrUnavailable)
 
 type bulkRequest struct {
-	Links []jsontext.Value `json:"links"`
+	Links bulkLinks `json:"links"`
+}
+
+type bulkLinks []jsontext.Value
+
+// UnmarshalJSONFrom decodes a list up to the first link that is too many.
+func (b *bulkLinks) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	return decodeFirst(d, (*[]jsontext.Value)(b), maxBulk+1)
 }
 
 // bulkResult is the response that a link would get in a request of its own.
@@ -36,7 +43,15 @@ type bulkResult struct {
 func (s *service) bulk(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
 ) error {
-	body, err := decodeJSON[bulkRequest](w, r, maxBulkBody)
+	if err := wantJSON(r); err != nil {
+		return err
+	}
+	data, leave, err := s.large.read(w, r, maxBulkBody, who)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	body, err := decode[bulkRequest](data)
 	if err != nil {
 		return err
 	}

@@ -44,11 +44,12 @@ func (s *service) identified(others access.Limit, serve callerFunc) handlerFunc 
 		if err != nil {
 			return err
 		}
-		limit := others
 		if who.Owner != "" {
-			limit = access.LimitAPI
+			err = s.limits.takeFor(access.LimitAPI, who.Client())
+		} else {
+			err = s.limits.take(others, r)
 		}
-		if err := s.limits.take(limit, r, who.Owner); err != nil {
+		if err != nil {
 			return err
 		}
 		return serve(ctx, w, r, who)
@@ -58,7 +59,7 @@ func (s *service) identified(others access.Limit, serve callerFunc) handlerFunc 
 // public returns a function that ignores credentials, and so is limited by address only.
 func (s *service) public(serve handlerFunc) handlerFunc {
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
-		if err := s.limits.take(access.LimitAPI, r, ""); err != nil {
+		if err := s.limits.take(access.LimitAPI, r); err != nil {
 			return err
 		}
 		return serve(ctx, w, r)
@@ -70,13 +71,13 @@ func (s *service) public(serve handlerFunc) handlerFunc {
 // be guesses of the admin key also count towards LimitGuess, which never refuses correct
 // credentials.
 func (s *service) caller(ctx context.Context, r *http.Request) (access.Caller, error) {
-	tooMany := s.limits.take(access.LimitUnknown, r, "")
+	tooMany := s.limits.take(access.LimitUnknown, r)
 	if tooMany != nil {
 		ctx = access.WithoutLookup(ctx)
 	}
 	who, err := s.Callers.Caller(ctx, r.Header)
 	if errors.Is(err, access.ErrGuess) {
-		if tooMany := s.limits.take(access.LimitGuess, r, ""); tooMany != nil {
+		if tooMany := s.limits.take(access.LimitGuess, r); tooMany != nil {
 			return who, tooMany
 		}
 	}

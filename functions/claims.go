@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"tiney/access"
 	"tiney/link"
 )
@@ -17,12 +19,21 @@ const (
 
 type claimRequest struct {
 	Owner  *string `json:"owner"` // gets all the links
-	Claims []struct {
-		Alias      string  `json:"alias"`
-		Domain     *string `json:"domain"`
-		Token      string  `json:"claimToken"`
-		KeepExpiry bool    `json:"keepExpiry"`
-	} `json:"claims"`
+	Claims claims  `json:"claims"`
+}
+
+type claims []oneClaim
+
+type oneClaim struct {
+	Alias      string  `json:"alias"`
+	Domain     *string `json:"domain"`
+	Token      string  `json:"claimToken"`
+	KeepExpiry bool    `json:"keepExpiry"`
+}
+
+// UnmarshalJSONFrom decodes a list up to the first claim that is too many.
+func (c *claims) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	return decodeFirst(d, (*[]oneClaim)(c), maxClaims+1)
 }
 
 // claimResult is the outcome of a claim.

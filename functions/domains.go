@@ -130,7 +130,7 @@ func (s *service) target(r *http.Request, l link.Link, first, rest string) (targ
 	}
 	var ok bool
 	if to.longURL, ok = l.Target(to.rest, to.query); !ok {
-		if err := s.limits.take(access.LimitUnknown, r, ""); err != nil {
+		if err := s.limits.take(access.LimitUnknown, r); err != nil {
 			return to, err
 		}
 		return to, link.ErrNotFound

@@ -21,7 +21,7 @@ type editRequest struct {
 	Forward    optional[forwarded]      `json:"forward"`
 	Disabled   optional[bool]           `json:"disabled"`
 	Title      optional[string]         `json:"title"`
-	Tags       optional[[]string]       `json:"tags"`
+	Tags       optional[tags]           `json:"tags"`
 	Domain     optional[jsontext.Value] `json:"domain"` // undecoded: any value is wrong
 	Owner      optional[string]         `json:"owner"`
 }
@@ -94,7 +94,7 @@ func (b editRequest) patch() (link.Patch, error) {
 		p.Title = orDefault(b.Title.value, "")
 	}
 	if b.Tags.given {
-		p.Tags = orDefault(b.Tags.value, nil)
+		p.Tags = (*[]string)(orDefault(b.Tags.value, nil))
 	}
 	return p, nil
 }

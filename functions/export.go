@@ -36,7 +36,8 @@ func (s *service) export(
 	}
 	named := query.text("owner")
 	all := named == allOwners
-	f := filter{export: "all", q: query.text("q"), tags: query.texts("tag")}
+	f := filter{export: "all"}
+	f.q, f.tags = s.search(&query)
 	var err error
 	if !all {
 		f.export = "owner" // not that of all, since an owner may be named allOwners

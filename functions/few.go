@@ -1,7 +1,6 @@
 package functions
 
 import (
-	"context"
 	"net/http"
 	"sync"
 
@@ -9,44 +8,86 @@ import (
 	"tiney/telemetry"
 )
 
-// fewAtOnce is how many calls that take megabytes may run at once, imports and bulks together.
-const fewAtOnce = 4
+const (
+	// fewAtOnce is how many calls that take megabytes may run at once, imports and bulks together.
+	// The last place is kept for admins.
+	fewAtOnce = 4
+	// maxFewBytes is how many bytes the bodies of all such calls may have together, also while they
+	// arrive. Room for the last import is kept for admins.
+	maxFewBytes = 64 << 20
+)
 
 // few limits the calls that take megabytes, so that together they do not exhaust the instance's
 // memory.
 type few struct {
-	mu     sync.Mutex
-	owners map[string]bool // those with a call in progress
+	mu      sync.Mutex
+	owners  map[string]bool // those with a call in progress, and those for whom they act
+	bytes   int64           // of the bodies of these calls
+	running int             // how many of them have their body
 }
 
-// let returns a function that serves one call of each owner at a time, and fewAtOnce of all owners.
-// It refuses other calls before it reads their body.
-func (f *few) let(serve callerFunc) callerFunc {
-	return func(
-		ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
-	) error {
-		if !f.enter(who.Owner) {
-			return busyProblem
-		}
-		defer f.leave(who.Owner)
-		return serve(ctx, w, r, who)
+// read reads the body of a call, and gives the call a place once the body is there, so that clients
+// that send slowly take none. Each owner may have one call in progress; read refuses further ones
+// before it reads their body. Without an error, leave has to end the call.
+func (f *few) read(
+	w http.ResponseWriter, r *http.Request, most int64, who access.Caller,
+) (body []byte, leave func(), err error) {
+	size := roomFor(r, most)
+	if !f.enter(size, who) {
+		return nil, nil, busyProblem
 	}
+	places := 0
+	leave = func() { f.leave(size, places, who) }
+	defer func() {
+		if places == 0 {
+			leave()
+		}
+	}()
+	switch body, err = readBody(w, r, most); {
+	case err != nil:
+	case f.place(who):
+		places = 1
+	default:
+		err = busyProblem
+	}
+	return body, leave, err
 }
 
-func (f *few) enter(owner string) bool {
+func (f *few) enter(size int64, who access.Caller) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.owners[owner] || len(f.owners) == fewAtOnce {
+	kept := int64(maxImportBytes)
+	if who.Admin {
+		kept = 0
+	}
+	if f.owners[who.Owner] || f.owners[who.ActsFor] || f.bytes+size > maxFewBytes-kept {
 		return false
 	}
-	f.owners[owner] = true
+	f.owners[who.Owner] = true
+	if who.ActsFor != "" {
+		f.owners[who.ActsFor] = true
+	}
+	f.bytes += size
 	return true
 }
 
-func (f *few) leave(owner string) {
+func (f *few) place(who access.Caller) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.owners, owner)
+	if f.running == fewAtOnce || f.running == fewAtOnce-1 && !who.Admin {
+		return false
+	}
+	f.running++
+	return true
+}
+
+func (f *few) leave(size int64, places int, who access.Caller) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.owners, who.Owner)
+	delete(f.owners, who.ActsFor)
+	f.bytes -= size
+	f.running -= places
 }
 
 var busyProblem = newProblem(http.StatusServiceUnavailable, "busy", "Too many of these at once",

@@ -88,7 +88,7 @@ func (s *service) shortenForm(ctx context.Context, w http.ResponseWriter, r *htt
 	d := s.domainOf(r)
 	site := s.siteOf(d)
 	// The limit comes after the form is read, so that the page can show the form again.
-	if err = s.limits.take(access.LimitShorten, r, ""); err == nil {
+	if err = s.limits.take(access.LimitShorten, r); err == nil {
 		l, created, err = s.createFromForm(ctx, d, f)
 	}
 	if err != nil {

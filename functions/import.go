@@ -40,10 +40,11 @@ func (s *service) importLinks(
 	case query.problem != nil:
 		return query.problem
 	}
-	body, err := readBody(w, r, maxImportBytes)
+	body, leave, err := s.large.read(w, r, maxImportBytes, who)
 	if err != nil {
 		return err
 	}
+	defer leave()
 	var records []transfer.Record
 	var file io.Reader = &timedReader{ctx, bytes.NewReader(body)}
 	if format == auto {

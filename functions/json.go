@@ -17,6 +17,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"tiney/link"
 )
 
 // maxBody is the longest body that is read, in bytes: the longest URL with most of its characters
@@ -38,7 +40,7 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error
 	// Make room for a large body only: few such requests run at once. Any other client may announce
 	// a body that never comes.
 	if most > maxBody {
-		body.Grow(int(max(0, min(r.ContentLength, most))) + bytes.MinRead)
+		body.Grow(int(roomFor(r, most)) + bytes.MinRead)
 	}
 	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, most))
 	if w, ok := w.(*statusWriter); ok {
@@ -47,8 +49,7 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, newProblem(http.StatusRequestEntityTooLarge, "body-too-large",
-			"The body is too large", fmt.Sprintf("The body may have at most %d bytes.", most))
+		return nil, tooLargeProblem(most)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, timeoutProblem
 	case err != nil:
@@ -58,13 +59,34 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error
 	return bytes.TrimPrefix(body.Bytes(), []byte("\ufeff")), nil
 }
 
+// roomFor returns how long a request's body may be, of which up to most bytes are read.
+func roomFor(r *http.Request, most int64) int64 {
+	if r.ContentLength < 0 { // unknown
+		return most
+	}
+	return min(r.ContentLength, most)
+}
+
 // readJSON is readBody, and refuses a body whose Content-Type is not JSON.
 func readJSON(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
-	// A host that forwards drops the Content-Type of an empty body. Then the problem is the body.
-	if r.ContentLength != 0 && !isJSON(r.Header.Get("Content-Type"), "application/json") {
-		return nil, mediaTypeProblem
+	if err := wantJSON(r); err != nil {
+		return nil, err
 	}
 	return readBody(w, r, most)
+}
+
+func tooLargeProblem(most int64) *problem {
+	return newProblem(http.StatusRequestEntityTooLarge, "body-too-large",
+		"The body is too large", fmt.Sprintf("The body may have at most %d bytes.", most))
+}
+
+// wantJSON returns a problem unless the Content-Type of a body is JSON.
+func wantJSON(r *http.Request) error {
+	// A host that forwards drops the Content-Type of an empty body. Then the problem is the body.
+	if r.ContentLength != 0 && !isJSON(r.Header.Get("Content-Type"), "application/json") {
+		return mediaTypeProblem
+	}
+	return nil
 }
 
 // decodeJSON is readJSON and decode.
@@ -215,6 +237,36 @@ func isJSON(contentType string, kinds ...string) bool {
 	charset, given := params["charset"]
 	return err == nil && slices.Contains(kinds, kind) &&
 		(!given || slices.Contains([]string{"utf-8", "utf8"}, strings.ToLower(charset)))
+}
+
+// decodeFirst decodes the first elements of a list, up to most, or null. It skips the others: a
+// list of megabytes may have hundreds of thousands.
+func decodeFirst[T any](d *jsontext.Decoder, list *[]T, most int) error {
+	if d.PeekKind() != '[' {
+		return json.UnmarshalDecode(d, list)
+	}
+	_, err := d.ReadToken()
+	for *list = (*list)[:0]; err == nil && d.PeekKind() != ']'; {
+		if len(*list) == most {
+			err = d.SkipValue()
+			continue
+		}
+		var element T
+		err = json.UnmarshalDecode(d, &element)
+		*list = append(*list, element)
+	}
+	if err == nil {
+		_, err = d.ReadToken()
+	}
+	return err
+}
+
+// tags are the tags of a link. It decodes up to the first that is too many.
+type tags []string
+
+// UnmarshalJSONFrom decodes a list, or null.
+func (t *tags) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	return decodeFirst(d, (*[]string)(t), link.MaxTags+1)
 }
 
 // optional is a member of a JSON merge patch (RFC 7396), in which null differs from a missing

@@ -22,30 +22,32 @@ type limits struct {
 	unlimited atomic.Bool // a request had no address to count it by
 }
 
-// take counts a request by owner, or by address if owner is "". It returns a problem if the client
-// has sent too many. It lets in requests without an address: they come from different clients,
-// which would shut each other out if they counted as one.
-func (l *limits) take(of access.Limit, r *http.Request, owner string) error {
+// take counts a request by address. It returns a problem if the address has sent too many. It lets
+// in requests without an address: they come from different clients, which would shut each other out
+// if they counted as one.
+func (l *limits) take(of access.Limit, r *http.Request) error {
 	if l.Rate(of) == 0 {
 		return nil
 	}
-	client := access.Client{Owner: owner}
-	if owner == "" {
-		if client.Address = l.addresses.Of(r); !client.Address.IsValid() {
-			if !l.unlimited.Swap(true) {
-				l.log.Warn(telemetry.LogClientAddressMissing)
-			}
-			return nil
+	address := l.addresses.Of(r)
+	if !address.IsValid() {
+		if !l.unlimited.Swap(true) {
+			l.log.Warn(telemetry.LogClientAddressMissing)
 		}
-	}
-	wait := l.Take(of, client)
-	if wait == 0 {
 		return nil
 	}
-	return limitedProblem(of, l.Rate(of), wait)
+	return l.takeFor(of, access.Client{Address: address})
 }
 
-// takeBack undoes a take without an owner.
+// takeFor is take for a client that is known.
+func (l *limits) takeFor(of access.Limit, client access.Client) error {
+	if wait := l.Take(of, client); wait > 0 {
+		return limitedProblem(of, l.Rate(of), wait)
+	}
+	return nil
+}
+
+// takeBack undoes a take.
 func (l *limits) takeBack(of access.Limit, r *http.Request) {
 	if l.Rate(of) == 0 {
 		return
@@ -59,7 +61,7 @@ func (l *limits) takeBack(of access.Limit, r *http.Request) {
 // finds nothing. The request also counts while lookUp runs. Otherwise a client could send any
 // number of requests at once.
 func (l *limits) guess(r *http.Request, lookUp func() error) error {
-	if err := l.take(access.LimitUnknown, r, ""); err != nil {
+	if err := l.take(access.LimitUnknown, r); err != nil {
 		return err
 	}
 	err := lookUp()
@@ -77,7 +79,7 @@ func (l *limits) probe(who access.Caller, there *link.Link) error {
 	if who.Admin || there != nil && who.Is(there.Owner) {
 		return nil
 	}
-	client := access.Client{Owner: who.Owner}
+	client := who.Client()
 	if wait := l.Take(access.LimitProbes, client); wait > 0 {
 		p := limitedProblem(access.LimitProbes, l.Rate(access.LimitProbes), wait)
 		p.Detail = "Many of the aliases that you have asked about are somebody else's. " +

@@ -651,17 +651,81 @@ func TestFreeAliases(t *testing.T) {
 	want("ann", "anns", taken)
 	want("bob", "nobodys", free)
 	want("admin", "bobs", taken)
+	r.fake.Fail(link.ErrDamaged) // whose it is cannot be told
+	for range 2 {
+		wantProblem(t, ask("cleo", "damaged"), 410, "link-damaged", "")
+	}
+	if w := ask("cleo", "damaged"); w.Code != 429 {
+		t.Errorf("damaged: got %d %s", w.Code, w.Body)
+	}
 	r.fake.Fail(link.ErrUnavailable)
 	wantProblem(t, ask("bob", "nobodys"), 503, "storage-unavailable", "")
+}
+
+// What somebody does with keys of groups counts for that person, too, and for the group.
+func TestGroupsMultiplyNoLimit(t *testing.T) {
+	groups := []string{"crew", "ops", "sales"}
+	r := newRig(t, func(c *functions.Config) {
+		c.Rates = access.Rates{access.LimitProbes: 2, access.LimitAPI: 40}
+		c.Callers = memberships{c.Callers, map[string][]string{"ann": groups, "ben": {"crew"}}}
+	})
+	r.fake.Put(link.Link{Name: "bobs", LongURL: "https://example.com/", Owner: "bob"})
+	keyOf := func(maker, owner string) string {
+		t.Helper()
+		w := r.as(maker, "POST", "/api/keys", fmt.Sprintf(`{"name":"k","owner":%q}`, owner))
+		key := strings.Trim(members(t, w)["key"], `"`)
+		if w.Code != 201 || key == "" {
+			t.Fatalf("%s makes a key of %s: %d %s", maker, owner, w.Code, w.Body)
+		}
+		return key
+	}
+	probe := func(who string) int { return r.as(who, "GET", "/api/aliases/bobs", "").Code }
+	first := keyOf("ann", "crew")
+	second := keyOf(first, "crew") // made with a key of the group
+	others := keyOf("ann", "ops")
+	bens, admins := keyOf("ben", "crew"), keyOf("admin", "sales")
+	if probe(first) != 200 || probe(others) != 200 {
+		t.Fatal("refused too early")
+	}
+	for name, key := range map[string]string{"by the same key": first, "made with it": second,
+		"of another group": others, "of a third": keyOf("ann", "sales"), "of her own": "ann",
+		"of her own, made with a key": keyOf("ann", "ann")} {
+		if got := probe(key); got != 429 {
+			t.Errorf("another key %s: got %d", name, got)
+		}
+	}
+	if got := probe(admins); got != 200 {
+		t.Errorf("a key that an admin made: got %d", got)
+	}
+	if a, b, c := probe(bens), probe(bens), probe("ben"); a != 200 || b != 429 || c != 200 {
+		t.Errorf("another member's key of the group: got %d %d, and for the member %d", a, b, c)
+	}
+	// So do all calls of the API: ann, her keys, and what those make share her 40 a minute.
+	r.clock.Advance(time.Hour)
+	told := 0
+	for i := range 60 {
+		if w := r.as([]string{first, second, others, "ann"}[i%4], "GET", "/api/me", ""); w.Code == 200 {
+			told++
+		}
+	}
+	if told != 40 {
+		t.Errorf("%d calls of 60 got an answer, want 40", told)
+	}
+	if w := r.as(bens, "GET", "/api/me", ""); w.Code != 200 {
+		t.Errorf("another member's key of the group got %d", w.Code)
+	}
 }
 
 // Every limit has a counter of refused requests.
 func TestLimitsAreCounted(t *testing.T) {
 	var names []string
-	for of := access.LimitShorten; of <= access.LimitGuess; of++ {
-		names = append(names, of.String())
+	for of := range len(access.Rates{}) { // a new one, too
+		names = append(names, access.Limit(of).String())
 	}
 	if got := append(names, telemetry.LimitBusy); !slices.Equal(got, telemetry.Limits) {
 		t.Errorf("there are the limits %q, and counters of %q", got, telemetry.Limits)
+	}
+	for _, name := range names {
+		new(telemetry.Metrics).LimitRefused(name).Add(1) // panics if there is no counter
 	}
 }

@@ -75,13 +75,17 @@ func (s *service) nameIn(r *http.Request) (link.Name, error) {
 }
 
 // permit returns an error unless a link is the caller's. The holder of the claim token of a link
-// without an owner may read, delete and restore the link. The other routes are for owners only.
+// without an owner may read, delete and restore the link. The other routes are for owners only. To
+// owners, a link of somebody else is as if there were none, so that they cannot find out which
+// aliases exist. Holders of tokens are told, but find few; see holders.
 func permit(who access.Caller, l link.Link) error {
 	switch {
 	case who.Admin,
 		who.Is(l.Owner),
 		l.Owner == "" && holds(who.ClaimHash, l):
 		return nil
+	case who.Owner != "":
+		return link.ErrNotFound
 	}
 	return link.ErrForbidden
 }

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"tiney/access"
 	"tiney/functions"
 	"tiney/internal/linkstest"
 	"tiney/link"
@@ -128,15 +130,15 @@ func TestPermissions(t *testing.T) {
 	}{
 		{"ann", "anns", "200 200 204 200"},
 		{"admin", "anns", "200 200 204 200"},
-		{"bob", "anns", "403 403 403 403"},
+		{"bob", "anns", "404 404 404 404"},
 		{"holder", "anns", "403 403 403 403"},
 		{"", "anns", "401 401 401 401"},
 		{"holder", "nobodys", "200 403 204 200"},
 		{"admin", "nobodys", "200 200 204 200"},
-		{"ann", "nobodys", "403 403 403 403"},
+		{"ann", "nobodys", "404 404 404 404"},
 		{stranger, "nobodys", "403 403 403 403"},
 		{"", "nobodys", "401 401 401 401"},
-		{"ann", "tokenless", "403 403 403 403"},
+		{"ann", "tokenless", "404 404 404 404"},
 		{"holder", "tokenless", "403 403 403 403"},
 		{"holder", "claimed", "403 403 403 403"},
 		{"ann", "unknown", "404 404 404 404"},
@@ -190,6 +192,89 @@ func TestPermissions(t *testing.T) {
 			t.Errorf("%q, %s: got %s, want %s", test.who, test.alias, got, test.want)
 		}
 	}
+}
+
+// To owners, a link of somebody else is as if there were none, whatever they ask and however.
+func TestLinksOfOthersAreAsIfThereWereNone(t *testing.T) {
+	at := linkstest.NewClock().Now()
+	there := map[string]link.Link{
+		"live": {Owner: "bob"}, "expired": {Owner: "bob", ExpiresAt: at.Add(-time.Hour)},
+		"disabled": {Owner: "bob", Disabled: true}, "deleted": {Owner: "bob", DeletedAt: at},
+		"taken down": {Owner: "bob", Disabled: true, Locked: true},
+		"shared":     {Owner: "bob", Shared: true, Tags: []string{"t"}, Title: "T"},
+		"nobody's":   {}, "a group's": {Owner: "crew"}, "the admin's": {Owner: "admin"},
+	}
+	all := 0
+	for route, of := range apiRoutes {
+		method, path, _ := strings.Cut(route, " ")
+		rest, ok := strings.CutPrefix(path, "/api/links/abcdef")
+		if !ok || of == "public" {
+			continue
+		}
+		var requests [][]string // query, body, headers
+		for _, query := range []string{"", "?from=2026-01-01", "?interval=hour", "?interval=x"} {
+			for _, body := range []string{"", "{}", `{"title":"T"}`, `{"owner":"ann"}`,
+				`{"owner":"bob"}`, `{"longUrl":"ftp://x"}`, `{"longUrl":"https://evil.example/"}`,
+				`{"expiresInSeconds":60}`, `{"disabled":true}`, `{"x":1}`, `{`} {
+				for i, header := range [][]string{{}, {"If-Match", `"x"`}, {"If-Match", "*"},
+					{"If-Match", "x"}, {"If-None-Match", "*"}, {"Accept", "text/csv"}} {
+					if query != "" && rest != "/stats" || body != "" && method != "PATCH" ||
+						i > 1 && len(body) > 2 {
+						continue
+					}
+					requests = append(requests, append([]string{query, body}, header...))
+				}
+			}
+		}
+		for _, request := range requests {
+			for name, who := range map[string]string{"an owner": "ann", "a key that reads": "reader",
+				"a group's key": "ops"} {
+				if who != "ann" && len(request) > 2 {
+					continue
+				}
+				answer := func(l *link.Link) string {
+					r := newRig(t, func(c *functions.Config) {
+						c.Rates = access.Rates{access.LimitUnknown: 1, access.LimitAPI: 1,
+							access.LimitProbes: 1}
+					})
+					_ = r.fake.Blocked.Add(t.Context(), "evil.example")
+					key := unknownKey(t)
+					r.keys.of[who], r.keys.all = key, []access.Key{
+						{Hash: access.Hash(key), Owner: who, ReadOnly: who == "reader"}}
+					if l != nil {
+						r.fake.Put(*l)
+					}
+					calls := r.fake.Calls()
+					var responses []string
+					for range 2 { // the second is past the limit of all calls
+						w := r.as(who, method, path+request[0], request[1], request[2:]...)
+						responses = append(responses, fmt.Sprint(w.Code, w.Header(), w.Body))
+					}
+					// What any client may ask for is not counted for the address, either.
+					responses = append(responses, r.get("/nobody").Body.String())
+					return fmt.Sprintln(responses, r.fake.Calls()-calls, r.metrics.NonZero(),
+						redacted(r.log.String()))
+				}
+				want := answer(nil)
+				for state, l := range there {
+					l.Name, l.LongURL, l.CreatedAt = "abcdef", "https://example.com/", at
+					all++
+					if got := answer(&l); got != want {
+						t.Errorf("%s %q by %s, %s:\n%s\nwithout a link:\n%s", route, request, name,
+							state, got, want)
+					}
+				}
+			}
+		}
+	}
+	if all < 1000 {
+		t.Errorf("tried %d requests only", all)
+	}
+}
+
+// redacted returns a log without what differs in each request.
+func redacted(log string) string {
+	return regexp.MustCompile(`"(time|operation|ms)":("[^"]*"|[0-9.e-]+)`).ReplaceAllString(log, "")
 }
 
 func TestPatch(t *testing.T) {
@@ -525,8 +610,8 @@ func TestIfMatch(t *testing.T) {
 	someLinks(t, r)
 	wantProblem(t, r.as("ann", "PATCH", "/api/links/unknown", `{}`, "If-Match", "*"), 404,
 		"not-found", "")
-	wantProblem(t, r.as("bob", "PATCH", "/api/links/anns", `{}`, "If-Match", `"x"`), 403,
-		"forbidden", "")
+	wantProblem(t, r.as("bob", "PATCH", "/api/links/anns", `{}`, "If-Match", `"x"`), 404,
+		"not-found", "")
 	r.as("ann", "DELETE", "/api/links/anns", "")
 	wantProblem(t, r.as("ann", "DELETE", "/api/links/anns", "", "If-Match", `"x"`), 412,
 		"precondition", "")
@@ -548,8 +633,8 @@ func TestIfNoneMatch(t *testing.T) {
 			t.Errorf("%s: got %d %v %s", header, w.Code, w.Header(), w.Body)
 		}
 	}
-	wantProblem(t, r.as("bob", "GET", "/api/links/anns", "", "If-None-Match", "*"), 403,
-		"forbidden", "")
+	wantProblem(t, r.as("bob", "GET", "/api/links/anns", "", "If-None-Match", "*"), 404,
+		"not-found", "")
 }
 
 // crossed is a store in which other edits of a link come during an edit, as many as others says.

@@ -38,8 +38,8 @@ func (s *service) listLinks(
 ) error {
 	query := parametersOf(r)
 	owner, err := query.owner(who)
-	f := filter{owner: owner, q: query.text("q"), tags: query.texts("tag")}
-	f.domain = s.domainFilter(&query)
+	f := filter{owner: owner, domain: s.domainFilter(&query)}
+	f.q, f.tags = s.search(&query)
 	if query.Has("state") {
 		f.state = query.oneOf("state", stateLive,
 			string(link.StateExpired), string(link.StateDisabled), string(link.StateDeleted))
@@ -142,7 +142,7 @@ func (s *service) listAlias(ctx context.Context, a link.Name, f filter, all bool
 // alias, long URL, title or a tag, and it has all tags, both in any case. Without a state, the list
 // has all links except deleted ones.
 func (f filter) keep(now time.Time) func(link.Link) bool {
-	words := strings.Fields(fold(f.q))
+	words := wordsOf(f.q)
 	var tags []string
 	for _, tag := range f.tags {
 		tags = append(tags, fold(tag))
@@ -174,6 +174,13 @@ func (f filter) keep(now time.Time) func(link.Link) bool {
 			})
 		})
 	}
+}
+
+// wordsOf returns the different words of a search, folded.
+func wordsOf(q string) []string {
+	words := strings.Fields(fold(q))
+	slices.Sort(words)
+	return slices.Compact(words)
 }
 
 func all(texts []string, is func(string) bool) bool {

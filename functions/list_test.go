@@ -245,6 +245,51 @@ func TestListsThatAreRefused(t *testing.T) {
 	}
 }
 
+// Searches are short. A short URL with a long query behind it is none.
+func TestSearchesHaveLimits(t *testing.T) {
+	r := newRig(t)
+	r.fake.Put(link.Link{Name: "anns", LongURL: "https://example.com/", Owner: "ann"})
+	words := func(n int) (all string) {
+		for i := range n {
+			all += fmt.Sprint(" w", i)
+		}
+		return all
+	}
+	tags := func(n int) url.Values { return url.Values{"tag": slices.Repeat([]string{"t"}, n)} }
+	for _, test := range []struct {
+		query url.Values
+		field string // "" if it is accepted
+	}{
+		{url.Values{"q": {strings.Repeat("ü", 200)}}, ""},
+		{url.Values{"q": {strings.Repeat("ü", 201)}}, "q"},
+		{url.Values{"q": {strings.Repeat(" ", 201)}}, "q"},
+		{url.Values{"q": {strings.Repeat("a ", 100)}}, ""}, // one word
+		{url.Values{"q": {strings.Repeat("a A ", 50)}}, ""},
+		{url.Values{"q": {words(20)}}, ""},
+		{url.Values{"q": {words(21)}}, "q"},
+		{url.Values{"q": {words(21) + words(21)}}, "q"},
+		{url.Values{"q": {strings.Repeat("x y ", 5000)}}, "q"},
+		{url.Values{"q": {"https://tiney.to/anns?" + strings.Repeat("x", 300)}}, ""},
+		{url.Values{"q": {"tiney.to/anns#" + strings.Repeat(".", 4000)}}, ""},
+		{url.Values{"q": {"example.org/anns?" + strings.Repeat("x", 300)}}, "q"},
+		{tags(20), ""},
+		{tags(21), "tag"},
+		{url.Values{"tag": append(make([]string, 30), "t")}, ""}, // empty ones do not count
+	} {
+		for _, path := range []string{"/api/links?", "/api/export?"} {
+			w := r.as("ann", "GET", path+test.query.Encode(), "")
+			if test.field != "" {
+				wantProblem(t, w, 400, "parameter", test.field)
+			} else if w.Code != 200 {
+				t.Errorf("%s%v: got %d %s", path, test.query, w.Code, w.Body)
+			}
+		}
+	}
+	if got, _ := r.list("ann", url.Values{"q": {"anns example.com ANNS"}}); len(got) != 1 {
+		t.Errorf("words that are there: got %q", got)
+	}
+}
+
 // A list says how many links it looked at: all up to the last one that it has.
 func TestListSaysHowManyLinksItSearched(t *testing.T) {
 	r := newRig(t)

@@ -177,7 +177,7 @@ func TestToolsRefuseWhatTheAPIRefuses(t *testing.T) {
 		`shorten {}`:                                             "400 long-url",
 		`shorten {"longUrl":"https://e.example/","nope":1}`:      "400 body",
 		`shorten {"longUrl":"https://e.example/","owner":"b"}`:   "403 forbidden",
-		`getLink {"alias":"bobs"}`:                               "403 forbidden",
+		`getLink {"alias":"bobs"}`:                               "404 not-found",
 		`getLink {"alias":"unknown"}`:                            "404 not-found",
 		`getLink {"alias":"anns/stats"}`:                         "404 not-found",
 		`getLink {"alias":"anns?x=y"}`:                           "404 not-found",

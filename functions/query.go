@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"tiney/access"
 	"tiney/clicks"
@@ -66,6 +67,28 @@ func (p *parameters) texts(name string) []string {
 	return slices.DeleteFunc(slices.Clone(p.Values[name]), func(text string) bool {
 		return text == ""
 	})
+}
+
+// Limits of searches. A list compares each word with megabytes of links.
+const (
+	maxSearch      = 200 // characters, as code points
+	maxSearchWords = 20  // different ones
+	maxSearchTags  = 20
+)
+
+// search returns the parameters q and tag, by which lists are searched. A short URL as q is not
+// compared with anything, and may have a long query behind it.
+func (s *service) search(p *parameters) (q string, tags []string) {
+	q, tags = p.text("q"), p.texts("tag")
+	_, isLink := s.Rules.NameOf(q)
+	if !isLink && (utf8.RuneCountInString(q) > maxSearch || len(wordsOf(q)) > maxSearchWords) {
+		p.wrong("q", fmt.Sprintf("q may have at most %d characters, and %d different words.",
+			maxSearch, maxSearchWords))
+	}
+	if len(tags) > maxSearchTags {
+		p.wrong("tag", fmt.Sprintf("tag may be given at most %d times.", maxSearchTags))
+	}
+	return q, tags
 }
 
 // owner returns the owner that a query names, or the caller. See ownerFor.

@@ -42,7 +42,7 @@ func (s *service) redirect(ctx context.Context, w http.ResponseWriter, r *http.R
 	}
 	ok = ok && !a.Reserved()
 	if ok {
-		if err := s.limits.take(access.LimitRedirect, r, ""); err != nil {
+		if err := s.limits.take(access.LimitRedirect, r); err != nil {
 			return err
 		}
 	}
@@ -196,7 +196,7 @@ func (s *service) preview(
 	if !ok || a.Reserved() {
 		return notFoundProblem
 	}
-	if err := s.limits.take(access.LimitRedirect, r, ""); err != nil {
+	if err := s.limits.take(access.LimitRedirect, r); err != nil {
 		return err
 	}
 	l, err := s.find(ctx, r, s.domainOf(r), a)

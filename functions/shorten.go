@@ -19,7 +19,7 @@ type shortenRequest struct {
 	StatusCode *integer   `json:"statusCode"`
 	Forward    forwarded  `json:"forward"`
 	Title      string     `json:"title"`
-	Tags       []string   `json:"tags"`
+	Tags       tags       `json:"tags"`
 	Owner      *string    `json:"owner"`
 }
 
@@ -153,6 +153,9 @@ func (s *service) domain(given *string) (link.Domain, error) {
 
 // parseWish decodes a caller's request to shorten.
 func (s *service) parseWish(body []byte, who access.Caller) (link.Wish, error) {
+	if len(body) > maxBody { // of a bulk
+		return link.Wish{}, tooLargeProblem(maxBody)
+	}
 	request, err := decode[shortenRequest](body)
 	switch {
 	case errors.Is(err, notObjectProblem):

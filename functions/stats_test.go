@@ -269,9 +269,9 @@ func TestWhoMaySeeStats(t *testing.T) {
 	r.fake.Put(link.Link{Name: "gone", GoneReason: link.StateExpired})
 	for request, want := range map[string]int{
 		"ann /api/links/abcdef/stats": 200, "admin /api/links/abcdef/stats": 200,
-		"bob /api/links/abcdef/stats": 403, token + " /api/links/abcdef/stats": 403,
+		"bob /api/links/abcdef/stats": 404, token + " /api/links/abcdef/stats": 403,
 		token + " /api/links/nobodys/stats": 200, other + " /api/links/nobodys/stats": 403,
-		"ann /api/links/nobodys/stats": 403, "admin /api/links/nobodys/stats": 200,
+		"ann /api/links/nobodys/stats": 404, "admin /api/links/nobodys/stats": 200,
 		"ann /api/links/deleted/stats": 200, "ann /api/links/gone/stats": 404,
 		"ann /api/links/unknown/stats": 404, "ann /api/links/a.b/stats": 404,
 		"ann /api/links/admin/stats":   404,

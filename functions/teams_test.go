@@ -200,14 +200,14 @@ func TestMembers(t *testing.T) {
 	for _, test := range []struct {
 		who    string
 		status int // of all requests, but for successes
-	}{{"ann", 0}, {"cleo", 0}, {"crew", 0}, {"admin", 0}, {"bob", 403}} {
+	}{{"ann", 0}, {"cleo", 0}, {"crew", 0}, {"admin", 0}, {"bob", 404}} {
 		r, _ := teams(t)
 		for _, request := range []string{"GET ", "GET /stats", "GET /history", "PATCH ", "DELETE ",
 			"POST /restore"} {
 			method, rest, _ := strings.Cut(request, " ")
 			w := r.as(test.who, method, "/api/links/crews"+rest, `{"title":"x"}`)
 			if test.status != 0 {
-				wantProblem(t, w, test.status, "forbidden", "")
+				wantProblem(t, w, test.status, "not-found", "")
 			} else if w.Code >= 300 {
 				t.Errorf("%s by %s: got %d %s", request, test.who, w.Code, w.Body)
 			}
@@ -250,8 +250,8 @@ func TestTransfer(t *testing.T) {
 		"to nobody":              {"ann", "anns", `null`, 400, "body", "owner"},
 		"to a number":            {"ann", "anns", `7`, 400, "body", "owner"},
 		"by a group's key":       {"crew", "crews", `"ann"`, 403, "forbidden", "owner"},
-		"to a group by its key":  {"crew", "anns", `"crew"`, 403, "forbidden", ""},
-		"to oneself":             {"bob", "crews", `"bob"`, 403, "forbidden", ""},
+		"to a group by its key":  {"crew", "anns", `"crew"`, 404, "not-found", ""},
+		"to oneself":             {"bob", "crews", `"bob"`, 404, "not-found", ""},
 		"by its claim token":     {"token", "nobodys", `"ann"`, 403, "owner-needed", ""},
 		"without credentials":    {"", "anns", `"ann"`, 401, "credentials-missing", ""},
 		"of an unknown link":     {"ann", "unknown", `"crew"`, 404, "not-found", ""},
@@ -390,7 +390,7 @@ func TestHistory(t *testing.T) {
 	for _, alias := range []string{"unknown", "tombstone", "a.b"} {
 		wantProblem(t, r.as("ann", "GET", "/api/links/"+alias+"/history", ""), 404, "not-found", "")
 	}
-	wantProblem(t, r.as("cleo", "GET", "/api/links/crews/history", ""), 403, "forbidden", "")
+	wantProblem(t, r.as("cleo", "GET", "/api/links/crews/history", ""), 404, "not-found", "")
 }
 
 // What an admin took down stays down, whatever its owner and others try. Then an admin ends that.
@@ -463,8 +463,8 @@ func TestTakedown(t *testing.T) {
 				if stranger == "cleo" && owner == "crew" {
 					continue
 				}
-				wantProblem(t, r.as(stranger, "PATCH", down, on), 403, "forbidden", "")
-				wantProblem(t, r.as(stranger, "DELETE", down, ""), 403, "forbidden", "")
+				wantProblem(t, r.as(stranger, "PATCH", down, on), 404, "not-found", "")
+				wantProblem(t, r.as(stranger, "DELETE", down, ""), 404, "not-found", "")
 				if w := r.as(stranger, "POST", "/api/shorten", `{"longUrl":"`+u+`"}`); w.Code > 201 {
 					t.Errorf("%s: got %d %s", stranger, w.Code, w.Body)
 				}

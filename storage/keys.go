@@ -406,6 +406,7 @@ type keyEntity struct {
 	RowKey        string
 	Owner         string
 	CreatedBy     string `json:",omitzero"`
+	ActsFor       string `json:",omitzero"`
 	Name          string
 	Last4         string
 	CreatedAt     time.Time `json:"CreatedAtUtc,omitzero"`
@@ -445,7 +446,8 @@ func keyList(owner string) string { return keyListPrefix + ownerPartition(owner)
 
 func encodeKey(k access.Key) []byte {
 	e := keyEntity{PartitionKey: keyPartition(k.Hash), RowKey: k.Hash, Owner: k.Owner,
-		CreatedBy: k.CreatedBy, Name: k.Name, Last4: k.Last4, LastUsedOn: k.LastUsedOn}
+		CreatedBy: k.CreatedBy, ActsFor: k.ActsFor, Name: k.Name, Last4: k.Last4,
+		LastUsedOn: k.LastUsedOn}
 	e.CreatedAt, e.CreatedAtType = dateTime(k.CreatedAt)
 	e.ExpiresAt, e.ExpiresAtType = dateTime(k.ExpiresAt)
 	if k.ReadOnly {
@@ -468,7 +470,7 @@ func decodeKey(data []byte, hash string) access.Key {
 	if json.Unmarshal(data, &e) != nil {
 		return access.Key{Hash: hash}
 	}
-	return access.Key{Hash: hash, Owner: e.Owner, CreatedBy: e.CreatedBy, Name: e.Name,
-		Last4: e.Last4, CreatedAt: e.CreatedAt.UTC(), ExpiresAt: e.ExpiresAt.UTC(),
+	return access.Key{Hash: hash, Owner: e.Owner, CreatedBy: e.CreatedBy, ActsFor: e.ActsFor,
+		Name: e.Name, Last4: e.Last4, CreatedAt: e.CreatedAt.UTC(), ExpiresAt: e.ExpiresAt.UTC(),
 		LastUsedOn: e.LastUsedOn, ReadOnly: e.Access != ""} // whatever a later version writes there
 }

@@ -57,7 +57,7 @@ func keyRows(k access.Key) (byHash, listed rawtables.Entity) {
 		}
 	}
 	for name, text := range map[string]string{"LastUsedOn": k.LastUsedOn,
-		"CreatedBy": k.CreatedBy} {
+		"CreatedBy": k.CreatedBy, "ActsFor": k.ActsFor} {
 		if text != "" {
 			byHash[name] = text
 		}
@@ -145,7 +145,7 @@ func TestKeysFromCreateToRevoke(t *testing.T) {
 			key.Name = name
 			if i == 0 {
 				key.ExpiresAt, key.LastUsedOn = r.clock.Now().Add(time.Minute), ""
-				key.CreatedBy = owners[3]
+				key.CreatedBy, key.ActsFor = owners[3], owners[3]
 			}
 			if err := a.Keys.Create(ctx, key); err != nil {
 				t.Fatal(err)

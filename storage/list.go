@@ -70,6 +70,9 @@ func (s *Links) List(ctx context.Context, owner, after string, limit int,
 			return nil, "", err
 		}
 		for i, l := range found {
+			if i > 0 && ctx.Err() != nil { // keep takes time, too
+				return links, after, nil
+			}
 			after = rows[i].key
 			if l.Name != "" && keep(l) {
 				links = append(links, l)

@@ -234,6 +234,28 @@ func TestListLooksNoFurtherThanItGetsInTime(t *testing.T) {
 	}
 }
 
+// If comparing links takes long, a list ends with its time, too, and goes on from there.
+func TestListComparesNoLongerThanItsTime(t *testing.T) {
+	r := newRig(t)
+	r.config.Now, r.config.Timeout = time.Now, time.Second
+	s := newTableService(300).open(r)
+	compared := 0
+	keep := func(link.Link) bool {
+		if compared++; compared == 3 {
+			time.Sleep(1100 * time.Millisecond)
+		}
+		return true
+	}
+	links, next, err := s.List(ctx, "ann", "", 100, keep)
+	if err != nil || len(links) != 3 || compared != 3 || next == "" {
+		t.Fatalf("got %v, %q, %v after %d", aliasesOf(links), next, err, compared)
+	}
+	more, _, err := s.List(ctx, "ann", next, 100, keep)
+	if err != nil || len(more) != 100 || slices.Contains(aliasesOf(more), links[2].Name) {
+		t.Errorf("then got %v, %v", aliasesOf(more), err)
+	}
+}
+
 func TestListHasLinksAsTheyAre(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

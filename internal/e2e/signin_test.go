@@ -71,7 +71,7 @@ func TestSignIn(t *testing.T) {
 	key, _ := two.must(201, "POST", "/api/keys", `{"name":"for a script"}`)["key"].(string)
 	caller{t, bases["behind a host that proxies"], key}.must(204, "DELETE", "/api/links/adas", "")
 	if got := (caller{t, bases["on its own"], p.SignIn(t, "bob")}).send("POST",
-		"/api/links/adas/restore", ""); got.Status != 403 {
+		"/api/links/adas/restore", ""); got.Status != 404 {
 		t.Errorf("somebody else: got %+v", got)
 	}
 	caller{t, bases["on its own"], boss}.must(200, "POST", "/api/links/adas/restore", "")

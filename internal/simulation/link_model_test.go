@@ -213,7 +213,7 @@ func (s linkState) apply(e event, late bool) (next linkState, status int, proble
 		return s.claim(e, now)
 	case e.change.owner != nil && e.by != "admin" && e.by != *e.change.owner:
 		return s, 403, "forbidden"
-	case s.phase != made:
+	case s.phase != made, !permitted && e.by != "":
 		return s, 404, "not-found"
 	case !permitted:
 		return s, 403, "forbidden"

@@ -1,0 +1,5 @@
+//go:build race && unix
+
+package functions_test
+
+func init() { raced = true }

@@ -125,15 +125,16 @@ func (s *Server) listening(ctx context.Context, port int) error {
 func (s *Server) Exited() <-chan struct{} { return s.exited }
 
 // Stop ends Azurite with SIGTERM, so that it keeps its data, and returns when it has ended. It
-// kills Azurite after 10 s.
+// kills Azurite after 10 s, and at once on Windows, which has no SIGTERM.
 func (s *Server) Stop() {
-	s.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-s.exited:
-	case <-time.After(10 * time.Second):
-		s.cmd.Process.Kill()
-		<-s.exited
+	if s.cmd.Process.Signal(syscall.SIGTERM) == nil {
+		select {
+		case <-s.exited:
+		case <-time.After(10 * time.Second):
+		}
 	}
+	s.cmd.Process.Kill()
+	<-s.exited
 }
 
 // StartAnywhere is Start on free ports, with the data in memory. If another process takes one of

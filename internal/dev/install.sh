@@ -42,16 +42,15 @@ nginx() {
 		echo "nginx is not installed: measuring without it"
 }
 
-# wine installs Wine for 32-bit programs, and a linker for a library that Debian's Wine lacks.
-# Debian's packages for i386 are sometimes older than those for the machine's own architecture, and
-# then they cannot be installed. In that case wine removes the architecture i386 again, because it
-# would break the next update.
+# wine installs Wine for programs of 32 and 64 bits, and linkers for a library that Debian's Wine
+# lacks.
 wine() {
-	local packages=(wine wine32:i386 binutils-mingw-w64-i686) before
-	if has wine && has i686-w64-mingw32-ld; then return; fi
+	local programs=(wine wine64 binutils-mingw-w64-i686 binutils-mingw-w64-x86-64) before failed=
+	if has wine && has i686-w64-mingw32-ld && has x86_64-w64-mingw32-ld &&
+		{ ! has dpkg || [ -d /usr/lib/i386-linux-gnu/wine ]; }; then return; fi
 	if ! may_install; then
-		echo "Wine and a linker run the packages for Windows. On Debian and Ubuntu, as root:" >&2
-		echo "dpkg --add-architecture i386 && apt-get update && apt-get install ${packages[*]}" >&2
+		echo "Wine and linkers run the packages for Windows. On Debian and Ubuntu, as root:" >&2
+		echo "dpkg --add-architecture i386 && apt-get update && apt-get install wine32:i386 ${programs[*]}" >&2
 		return 1
 	fi
 	echo "Installing Wine, which takes a minute"
@@ -59,12 +58,36 @@ wine() {
 	dpkg --add-architecture i386
 	export DEBIAN_FRONTEND=noninteractive
 	timeout 120 apt-get update -qq || true
-	if ! { timeout 600 apt-get install -y -qq -d --no-install-recommends "${packages[@]}" &&
-		apt-get install -y -qq --no-download --no-install-recommends "${packages[@]}"; } >/dev/null; then
+	if ! { timeout 600 apt-get install -y -qq -d --no-install-recommends wine32:i386 "${programs[@]}" &&
+		apt-get install -y -qq --no-download --no-install-recommends wine32:i386 "${programs[@]}"; } >/dev/null; then
+		wine_unpacked "${programs[@]}" || failed=true
+		# Its indexes would break the next update.
 		case "$before" in *i386*) ;; *) dpkg --remove-architecture i386 ;; esac
+	fi
+	if [ -n "$failed" ]; then
 		echo "Wine cannot be installed" >&2
 		return 1
 	fi
+}
+
+# wine_unpacked installs Wine where apt-get refuses to, since Debian's packages for i386 are
+# sometimes older than those for the machine's own architecture. It unpacks them beside those: all
+# their libraries are in folders of i386. dpkg does not know of these files, so only a container
+# gets them.
+wine_unpacked() {
+	local packages=(wine32 libwine libc6 libgcc-s1 libstdc++6 libunwind8 liblzma5) dir deb
+	if [ -d /run/systemd/system ]; then return 1; fi
+	echo "apt-get refuses Wine of 32 bits: unpacking it"
+	apt-get install -y -qq --no-install-recommends "$@" >/dev/null || return 1
+	dir=$(mktemp -d)
+	(cd "$dir" && apt-get download -qq -o APT::Sandbox::User=root "${packages[@]/%/:i386}") || return 1
+	for deb in "$dir"/*.deb; do
+		dpkg --fsys-tarfile "$deb" | tar -x -C / --keep-directory-symlink --skip-old-files \
+			--exclude=./etc --exclude=./usr/share || return 1
+	done
+	rm -r "$dir"
+	# The package's own script, which has not run, would put it there.
+	cp /usr/lib/{x86_64,i386}-linux-gnu/wine/i386-windows/zlib1.dll
 }
 
 for tool in "$@"; do

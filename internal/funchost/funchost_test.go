@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -59,14 +60,17 @@ func (a app) with(path, content string) app {
 // write writes the script root to disk, with this test binary as its handler, and returns its path.
 func (a app) write(t *testing.T) string {
 	t.Helper()
-	files := fstest.MapFS{}
-	for path, content := range a {
-		files[path] = &fstest.MapFile{Data: []byte(content)}
-	}
 	root := t.TempDir()
 	self, err := os.Executable()
-	if err := errors.Join(err, os.CopyFS(root, files),
-		os.Symlink(self, filepath.Join(root, "handler"))); err != nil {
+	if err == nil {
+		self, err = filepath.Rel(root, self) // not every machine has symbolic links
+	}
+	files := fstest.MapFS{}
+	for path, content := range a {
+		content = strings.ReplaceAll(content, `"handler"`, strconv.Quote(self))
+		files[path] = &fstest.MapFile{Data: []byte(content)}
+	}
+	if err := errors.Join(err, os.CopyFS(root, files)); err != nil {
 		t.Fatal(err)
 	}
 	return root

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -44,19 +45,31 @@ func TestLinuxPackage(t *testing.T) {
 	}
 }
 
+// TestWindowsPackages runs each package for Windows: on Windows itself, or under Wine.
 func TestWindowsPackages(t *testing.T) {
-	if !*underWine {
-		t.Skip("`make wine` runs it")
+	var env []string
+	launchers := map[string][]string{} // by GOARCH; Windows itself needs none
+	if runtime.GOOS != "windows" {
+		if !*underWine {
+			t.Skip("it runs on Windows, and `make wine` runs it elsewhere")
+		}
+		var err error
+		if env, launchers, err = startWine(t); err != nil {
+			t.Skipf("NOT CHECKED: that the packages for Windows run, since Wine does not: %v", err)
+		}
 	}
-	env, err := startWine(t)
-	if err != nil {
-		t.Skipf("NOT CHECKED: that the packages for Windows run, since Wine does not: %v", err)
+	for name, proxy := range map[string]bool{"behind a host that forwards": false,
+		"behind a host that proxies": true} {
+		t.Run(name, func(t *testing.T) {
+			runBehindTheHost(t, "tiney-windows-386.zip", funchost.Options{
+				Launcher: launchers["386"], Env: env, Proxy: proxy}, "localhost")
+		})
 	}
-	t.Run("behind a host that forwards", func(t *testing.T) {
-		runBehindTheHost(t, "tiney-windows-386.zip", funchost.Options{Launcher: []string{"wine"},
-			Env: env}, "localhost")
-	})
-	t.Run("on its own", func(t *testing.T) { runUnderIIS(t, "tiney-webapp-windows-386.zip", env) })
+	for _, arch := range []string{"386", "amd64"} {
+		t.Run("on its own, "+arch, func(t *testing.T) {
+			runUnderIIS(t, "tiney-webapp-windows-"+arch+".zip", launchers[arch], env)
+		})
+	}
 }
 
 // runBehindTheHost uses a package of a function app in every way in which the host does.
@@ -84,7 +97,7 @@ func runBehindTheHost(t *testing.T, name string, options funchost.Options, stora
 
 // runUnderIIS uses the package of a web app as IIS would. web.config names the executable, and
 // HTTP_PLATFORM_PORT is the port that it listens on.
-func runUnderIIS(t *testing.T, name string, env []string) {
+func runUnderIIS(t *testing.T, name string, launcher, env []string) {
 	home := t.TempDir()
 	root := unpacked(t, filepath.Join(home, "site", "wwwroot"), name)
 	config, err := os.ReadFile(filepath.Join(root, "web.config"))
@@ -107,7 +120,9 @@ func runUnderIIS(t *testing.T, name string, env []string) {
 		t.Fatal(err)
 	}
 	defer output.Close()
-	cmd := exec.Command("wine", path)
+	command := append(slices.Clone(launcher), path)
+	cmd := exec.Command(command[0], command[1:]...)
+	interruptible(cmd)
 	cmd.Env = append(append(env, settings...), "HTTP_PLATFORM_PORT="+port, "PORT=1",
 		"WEBSITE_HOSTNAME=tiney.azurewebsites.net")
 	// Output goes to a file, since Wine's own processes would hold a pipe open.
@@ -137,15 +152,15 @@ func runUnderIIS(t *testing.T, name string, env []string) {
 		return err == nil
 	})
 	testutil.Eventually(t, "the expired link is reaped, as soon as it runs", func() bool {
-		// The expiry row is the tombstone's.
-		return len(tables.Rows(tables.Index)) == 0 && len(tables.Rows(tables.Expiry)) == 1
+		// The index row is the disabled link's, and the expiry row is the tombstone's.
+		return len(tables.Rows(tables.Index)) == 1 && len(tables.Rows(tables.Expiry)) == 1
 	})
 	use(t, base)
 	tables.WantRows(3, 2, 2)
 	tables.WantNoLeak()
 
 	// On Windows, a console program is stopped by Ctrl-C.
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+	if err := interrupt(cmd); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -256,9 +271,10 @@ func want(t *testing.T, method, url, body string, status int) testutil.Response 
 	return got
 }
 
-// startWine makes a disk for Wine in build/wine, and returns the environment to run wine in. An
-// error means that Wine does not work on this machine. Processes in Wine end with the test.
-func startWine(t *testing.T) ([]string, error) {
+// startWine makes a disk for Wine in build/wine. It returns the environment of Wine, and its commands
+// by GOARCH. An error means that Wine does not work on this machine. Processes in Wine end with the
+// test.
+func startWine(t *testing.T) (env []string, launchers map[string][]string, err error) {
 	t.Helper()
 	prefix, err := filepath.Abs("../../build/wine")
 	if err != nil {
@@ -268,52 +284,61 @@ func startWine(t *testing.T) ([]string, error) {
 		t.Fatal(err)
 	}
 	// The overrides leave out .NET and the browser, which Wine would offer to download.
-	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "WINEPREFIX=" +
+	env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "WINEPREFIX=" +
 		prefix, "WINEDEBUG=-all", "WINEDLLOVERRIDES=mscoree,mshtml="}
 	// The server keeps running, so that Wine does not start anew for each process.
+	t.Cleanup(func() { start(t, env, "wineserver", "-k") })
 	if err := errors.Join(start(t, env, "wineserver", "-p"),
 		start(t, env, "wineboot", "--init")); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	t.Cleanup(func() { start(t, env, "wineserver", "-k") })
 
-	// Go gets random numbers from a library that Wine lacked before 2023. If it is missing, make
-	// one that only forwards the call to the function that Wine has. It has no code, not even an
-	// entry point.
-	windows := filepath.Join(prefix, "drive_c", "windows")
-	system := filepath.Join(windows, "system32")
-	if of32 := filepath.Join(windows, "syswow64"); exists(t, of32) {
-		system = of32
+	launchers = map[string][]string{"386": {"wine"}, "amd64": {"wine"}}
+	// Debian's wine starts a program of 64 bits in another process, which would get no signal.
+	if wine64 := "/usr/lib/wine/wine64"; exists(t, wine64) {
+		launchers["amd64"] = []string{wine64}
 	}
-	if library := filepath.Join(system, "bcryptprimitives.dll"); !exists(t, library) {
-		exports := filepath.Join(t.TempDir(), "bcryptprimitives.def")
-		if err := os.WriteFile(exports,
-			[]byte("EXPORTS\nProcessPrng = advapi32.SystemFunction036\n"), 0o644); err != nil {
+	windows := filepath.Join(prefix, "drive_c", "windows")
+	system := map[string]string{"386": filepath.Join(windows, "syswow64"),
+		"amd64": filepath.Join(windows, "system32")}
+	for arch, linker := range map[string]string{"386": "i686-w64-mingw32-ld",
+		"amd64": "x86_64-w64-mingw32-ld"} {
+		// Go gets random numbers from a library that Wine lacked before 2023. If it is missing,
+		// make one that only forwards the call to the function that Wine has. It has no code, not
+		// even an entry point.
+		if library := filepath.Join(system[arch], "bcryptprimitives.dll"); !exists(t, library) {
+			exports := filepath.Join(t.TempDir(), "bcryptprimitives.def")
+			if err := os.WriteFile(exports,
+				[]byte("EXPORTS\nProcessPrng = advapi32.SystemFunction036\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := start(t, env, linker, "--dll", "--entry=0", "-o", library,
+				exports); err != nil {
+				return nil, nil, err
+			}
+		}
+		// A program that does nothing shows whether Wine runs programs of this architecture.
+		empty := filepath.Join(t.TempDir(), "empty")
+		if err := os.WriteFile(empty+".go", []byte("package main\n\nfunc main() {}\n"),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := start(t, env, "i686-w64-mingw32-ld", "--dll", "--entry=0", "-o", library,
-			exports); err != nil {
-			return nil, err
+		build := append(os.Environ(), "CGO_ENABLED=0", "GOOS=windows", "GOARCH="+arch)
+		if err := start(t, build, "go", "build", "-o", empty+".exe", empty+".go"); err != nil {
+			t.Fatal(err)
+		}
+		if err := start(t, env, launchers[arch][0], empty+".exe"); err != nil {
+			return nil, nil, err
 		}
 	}
-	// A program that does nothing shows whether Wine runs 32-bit programs.
-	empty := filepath.Join(t.TempDir(), "empty")
-	if err := os.WriteFile(empty+".go", []byte("package main\n\nfunc main() {}\n"),
-		0o644); err != nil {
-		t.Fatal(err)
-	}
-	build := append(os.Environ(), "CGO_ENABLED=0", "GOOS=windows", "GOARCH=386")
-	if err := start(t, build, "go", "build", "-o", empty+".exe", empty+".go"); err != nil {
-		t.Fatal(err)
-	}
-	return env, start(t, env, "wine", empty+".exe")
+	return env, launchers, nil
 }
 
 // start runs a command to its end. Its output goes to a file, since processes that it leaves
 // running would hold a pipe open.
 func start(t *testing.T, env []string, name string, args ...string) error {
 	t.Helper()
-	output, err := os.CreateTemp(t.TempDir(), name)
+	output, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

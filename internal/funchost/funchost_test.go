@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -60,16 +59,13 @@ func (a app) with(path, content string) app {
 // write writes the script root to disk, with this test binary as its handler, and returns its path.
 func (a app) write(t *testing.T) string {
 	t.Helper()
-	root := t.TempDir()
 	self, err := os.Executable()
-	if err == nil {
-		self, err = filepath.Rel(root, self) // not every machine has symbolic links
-	}
 	files := fstest.MapFS{}
 	for path, content := range a {
 		content = strings.ReplaceAll(content, `"handler"`, strconv.Quote(self))
 		files[path] = &fstest.MapFile{Data: []byte(content)}
 	}
+	root := t.TempDir()
 	if err := errors.Join(err, os.CopyFS(root, files)); err != nil {
 		t.Fatal(err)
 	}

@@ -271,9 +271,9 @@ func want(t *testing.T, method, url, body string, status int) testutil.Response 
 	return got
 }
 
-// startWine makes a disk for Wine in build/wine. It returns the environment of Wine, and its commands
-// by GOARCH. An error means that Wine does not work on this machine. Processes in Wine end with the
-// test.
+// startWine makes a disk for Wine in build/wine. It returns the environment of Wine, and its
+// commands by GOARCH. An error means that Wine does not work on this machine. Processes in Wine end
+// with the test.
 func startWine(t *testing.T) (env []string, launchers map[string][]string, err error) {
 	t.Helper()
 	prefix, err := filepath.Abs("../../build/wine")

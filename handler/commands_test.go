@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"tiney/link"
 	"tiney/transfer"
@@ -121,4 +122,19 @@ func TestImportInTheWrongFormat(t *testing.T) {
 			"correct the file or choose its format, then import it again\n" {
 		t.Errorf("got %d, %q", exit, &stderr)
 	}
+}
+
+func TestProgressBeforeTheClockMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, links := range []int{0, 1, 1000} {
+			var shown bytes.Buffer
+			p := newProgress(&shown, 10)
+			p.terminal = true
+			p.show(links, 10)
+			if text := shown.String(); !strings.Contains(text, "0/s") ||
+				strings.Contains(text, "Inf") || strings.Contains(text, "NaN") {
+				t.Errorf("%d links: it shows %q", links, text)
+			}
+		}
+	})
 }

@@ -35,7 +35,8 @@ func newProgress(w io.Writer, size int64) *progress {
 
 // show shows how many links are done, and how many bytes are read.
 func (p *progress) show(links int, read int64) {
-	text := fmt.Sprintf("%d links, %.0f/s", links, float64(links)/time.Since(p.begun).Seconds())
+	took := max(time.Since(p.begun), time.Millisecond) // Windows' clock may not have moved
+	text := fmt.Sprintf("%d links, %.0f/s", links, float64(links)/took.Seconds())
 	if p.size > 0 {
 		done := min(float64(read)/float64(p.size), 1)
 		n := int(done * barWidth)

@@ -45,12 +45,13 @@ nginx() {
 # wine installs Wine for programs of 32 and 64 bits, and linkers for a library that Debian's Wine
 # lacks.
 wine() {
-	local programs=(wine wine64 binutils-mingw-w64-i686 binutils-mingw-w64-x86-64) before failed=
+	local programs=(wine wine64 binutils-mingw-w64-i686 binutils-mingw-w64-x86-64)
+	local all=("${programs[@]}" wine32:i386) before failed=
 	if has wine && has i686-w64-mingw32-ld && has x86_64-w64-mingw32-ld &&
 		{ ! has dpkg || [ -d /usr/lib/i386-linux-gnu/wine ]; }; then return; fi
 	if ! may_install; then
 		echo "Wine and linkers run the packages for Windows. On Debian and Ubuntu, as root:" >&2
-		echo "dpkg --add-architecture i386 && apt-get update && apt-get install wine32:i386 ${programs[*]}" >&2
+		echo "dpkg --add-architecture i386 && apt-get update && apt-get install ${all[*]}" >&2
 		return 1
 	fi
 	echo "Installing Wine, which takes a minute"
@@ -58,8 +59,8 @@ wine() {
 	dpkg --add-architecture i386
 	export DEBIAN_FRONTEND=noninteractive
 	timeout 120 apt-get update -qq || true
-	if ! { timeout 600 apt-get install -y -qq -d --no-install-recommends wine32:i386 "${programs[@]}" &&
-		apt-get install -y -qq --no-download --no-install-recommends wine32:i386 "${programs[@]}"; } >/dev/null; then
+	if ! { timeout 600 apt-get install -y -qq -d --no-install-recommends "${all[@]}" &&
+		apt-get install -y -qq --no-download --no-install-recommends "${all[@]}"; } >/dev/null; then
 		wine_unpacked "${programs[@]}" || failed=true
 		# Its indexes would break the next update.
 		case "$before" in *i386*) ;; *) dpkg --remove-architecture i386 ;; esac
@@ -80,7 +81,8 @@ wine_unpacked() {
 	echo "apt-get refuses Wine of 32 bits: unpacking it"
 	apt-get install -y -qq --no-install-recommends "$@" >/dev/null || return 1
 	dir=$(mktemp -d)
-	(cd "$dir" && apt-get download -qq -o APT::Sandbox::User=root "${packages[@]/%/:i386}") || return 1
+	(cd "$dir" &&
+		apt-get download -qq -o APT::Sandbox::User=root "${packages[@]/%/:i386}") || return 1
 	for deb in "$dir"/*.deb; do
 		dpkg --fsys-tarfile "$deb" | tar -x -C / --keep-directory-symlink --skip-old-files \
 			--exclude=./etc --exclude=./usr/share || return 1

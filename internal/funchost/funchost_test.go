@@ -8,8 +8,8 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,16 +60,13 @@ func (a app) with(path, content string) app {
 // write writes the script root to disk, with this test binary as its handler, and returns its path.
 func (a app) write(t *testing.T) string {
 	t.Helper()
-	root := t.TempDir()
 	self, err := os.Executable()
-	if err == nil {
-		self, err = filepath.Rel(root, self) // not every machine has symbolic links
-	}
 	files := fstest.MapFS{}
 	for path, content := range a {
 		content = strings.ReplaceAll(content, `"handler"`, strconv.Quote(self))
 		files[path] = &fstest.MapFile{Data: []byte(content)}
 	}
+	root := t.TempDir()
 	if err := errors.Join(err, os.CopyFS(root, files)); err != nil {
 		t.Fatal(err)
 	}
@@ -186,9 +183,13 @@ func matches(pattern, s string) bool {
 func TestChildEnvironment(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
+	launcher, launched := []string{"env", "LAUNCHED=yes"}, "LAUNCHED=yes"
+	if runtime.GOOS == "windows" { // it has no such program
+		launcher, launched = nil, ".*"
+	}
 	h := start(t, all(), funchost.Options{
 		Env:      env("serve", "SETTING=from settings", "FUNCTIONS_CUSTOMHANDLER_PORT=1"),
-		Launcher: []string{"env", "LAUNCHED=yes"},
+		Launcher: launcher,
 		Output:   &out,
 	})
 	for range 2 {
@@ -196,7 +197,8 @@ func TestChildEnvironment(t *testing.T) {
 		environment := strings.Join(s.Env, "\n")
 		_, port, _ := strings.Cut(h.HandlerURL(), "http://127.0.0.1:")
 		for _, want := range []string{
-			"LAUNCHED=yes", "SETTING=from settings", "FUNCTIONS_APP_ROOT_PATH=" + s.Dir,
+			launched, "SETTING=from settings",
+			"FUNCTIONS_APP_ROOT_PATH=" + regexp.QuoteMeta(s.Dir),
 			"WEBSITE_HOSTNAME=" + strings.TrimPrefix(h.URL(), "http://"),
 			"FUNCTIONS_CUSTOMHANDLER_PORT=" + port, "FUNCTIONS_CUSTOMHANDLER_WORKER_ID=" + guid,
 			"FUNCTIONS_HTTPWORKER_PORT=" + port, "FUNCTIONS_HTTPWORKER_ID=" + guid,

@@ -81,8 +81,10 @@ func readScript(dir string) (*script, error) {
 		return nil, errors.New("host.json: enableForwardingHttpRequest is for older hosts and " +
 			"enableProxyingHttpRequest for newer ones: set both")
 	}
-	s := &script{root: root, executable: filepath.Join(root,
-		handler.Description.DefaultExecutablePath)}
+	s := &script{root: root, executable: handler.Description.DefaultExecutablePath}
+	if !filepath.IsAbs(s.executable) {
+		s.executable = filepath.Join(root, s.executable)
+	}
 	if info, err := os.Stat(s.executable); err != nil || info.IsDir() {
 		return nil, fmt.Errorf("host.json: defaultExecutablePath %q is not a file in the script "+
 			"root", handler.Description.DefaultExecutablePath)

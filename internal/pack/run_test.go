@@ -47,27 +47,28 @@ func TestLinuxPackage(t *testing.T) {
 
 // TestWindowsPackages runs each package for Windows: on Windows itself, or under Wine.
 func TestWindowsPackages(t *testing.T) {
-	var wine, env []string
+	var env []string
+	launchers := map[string][]string{} // by GOARCH; Windows itself needs none
 	if runtime.GOOS != "windows" {
 		if !*underWine {
 			t.Skip("it runs on Windows, and `make wine` runs it elsewhere")
 		}
 		var err error
-		if env, err = startWine(t); err != nil {
+		if env, launchers, err = startWine(t); err != nil {
 			t.Skipf("NOT CHECKED: that the packages for Windows run, since Wine does not: %v", err)
 		}
-		wine = []string{"wine"}
 	}
 	for name, proxy := range map[string]bool{"behind a host that forwards": false,
 		"behind a host that proxies": true} {
 		t.Run(name, func(t *testing.T) {
-			runBehindTheHost(t, "tiney-windows-386.zip", funchost.Options{Launcher: wine, Env: env,
-				Proxy: proxy}, "localhost")
+			runBehindTheHost(t, "tiney-windows-386.zip", funchost.Options{
+				Launcher: launchers["386"], Env: env, Proxy: proxy}, "localhost")
 		})
 	}
-	for _, name := range []string{"tiney-webapp-windows-386.zip",
-		"tiney-webapp-windows-amd64.zip"} {
-		t.Run(name, func(t *testing.T) { runUnderIIS(t, name, wine, env) })
+	for _, arch := range []string{"386", "amd64"} {
+		t.Run("on its own, "+arch, func(t *testing.T) {
+			runUnderIIS(t, "tiney-webapp-windows-"+arch+".zip", launchers[arch], env)
+		})
 	}
 }
 
@@ -96,7 +97,7 @@ func runBehindTheHost(t *testing.T, name string, options funchost.Options, stora
 
 // runUnderIIS uses the package of a web app as IIS would. web.config names the executable, and
 // HTTP_PLATFORM_PORT is the port that it listens on.
-func runUnderIIS(t *testing.T, name string, wine, env []string) {
+func runUnderIIS(t *testing.T, name string, launcher, env []string) {
 	home := t.TempDir()
 	root := unpacked(t, filepath.Join(home, "site", "wwwroot"), name)
 	config, err := os.ReadFile(filepath.Join(root, "web.config"))
@@ -119,7 +120,7 @@ func runUnderIIS(t *testing.T, name string, wine, env []string) {
 		t.Fatal(err)
 	}
 	defer output.Close()
-	command := append(slices.Clone(wine), path)
+	command := append(slices.Clone(launcher), path)
 	cmd := exec.Command(command[0], command[1:]...)
 	interruptible(cmd)
 	cmd.Env = append(append(env, settings...), "HTTP_PLATFORM_PORT="+port, "PORT=1",
@@ -151,8 +152,8 @@ func runUnderIIS(t *testing.T, name string, wine, env []string) {
 		return err == nil
 	})
 	testutil.Eventually(t, "the expired link is reaped, as soon as it runs", func() bool {
-		// The expiry row is the tombstone's.
-		return len(tables.Rows(tables.Index)) == 0 && len(tables.Rows(tables.Expiry)) == 1
+		// The index row is the disabled link's, and the expiry row is the tombstone's.
+		return len(tables.Rows(tables.Index)) == 1 && len(tables.Rows(tables.Expiry)) == 1
 	})
 	use(t, base)
 	tables.WantRows(3, 2, 2)
@@ -270,9 +271,10 @@ func want(t *testing.T, method, url, body string, status int) testutil.Response 
 	return got
 }
 
-// startWine makes a disk for Wine in build/wine, and returns the environment to run wine in. An
-// error means that Wine does not work on this machine. Processes in Wine end with the test.
-func startWine(t *testing.T) ([]string, error) {
+// startWine makes a disk for Wine in build/wine. It returns the environment of Wine, and its
+// commands by GOARCH. An error means that Wine does not work on this machine. Processes in Wine end
+// with the test.
+func startWine(t *testing.T) (env []string, launchers map[string][]string, err error) {
 	t.Helper()
 	prefix, err := filepath.Abs("../../build/wine")
 	if err != nil {
@@ -282,15 +284,20 @@ func startWine(t *testing.T) ([]string, error) {
 		t.Fatal(err)
 	}
 	// The overrides leave out .NET and the browser, which Wine would offer to download.
-	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "WINEPREFIX=" +
+	env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "WINEPREFIX=" +
 		prefix, "WINEDEBUG=-all", "WINEDLLOVERRIDES=mscoree,mshtml="}
 	// The server keeps running, so that Wine does not start anew for each process.
 	t.Cleanup(func() { start(t, env, "wineserver", "-k") })
 	if err := errors.Join(start(t, env, "wineserver", "-p"),
 		start(t, env, "wineboot", "--init")); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 
+	launchers = map[string][]string{"386": {"wine"}, "amd64": {"wine"}}
+	// Debian's wine starts a program of 64 bits in another process, which would get no signal.
+	if wine64 := "/usr/lib/wine/wine64"; exists(t, wine64) {
+		launchers["amd64"] = []string{wine64}
+	}
 	windows := filepath.Join(prefix, "drive_c", "windows")
 	system := map[string]string{"386": filepath.Join(windows, "syswow64"),
 		"amd64": filepath.Join(windows, "system32")}
@@ -307,7 +314,7 @@ func startWine(t *testing.T) ([]string, error) {
 			}
 			if err := start(t, env, linker, "--dll", "--entry=0", "-o", library,
 				exports); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 		// A program that does nothing shows whether Wine runs programs of this architecture.
@@ -320,18 +327,18 @@ func startWine(t *testing.T) ([]string, error) {
 		if err := start(t, build, "go", "build", "-o", empty+".exe", empty+".go"); err != nil {
 			t.Fatal(err)
 		}
-		if err := start(t, env, "wine", empty+".exe"); err != nil {
-			return nil, err
+		if err := start(t, env, launchers[arch][0], empty+".exe"); err != nil {
+			return nil, nil, err
 		}
 	}
-	return env, nil
+	return env, launchers, nil
 }
 
 // start runs a command to its end. Its output goes to a file, since processes that it leaves
 // running would hold a pipe open.
 func start(t *testing.T, env []string, name string, args ...string) error {
 	t.Helper()
-	output, err := os.CreateTemp(t.TempDir(), name)
+	output, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -213,28 +213,26 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 				return link.Link{}, err
 			}
 		}
-		if c.tooShort(r, now) {
-			// An edit by others comes first, and then the link is looked at again.
+		// From now on others rely on the link. A claim that comes first changes the row, and then
+		// this write fails, and the link is looked at again.
+		switch {
+		case c.tooShort(r, now):
 			l, err := c.extend(ctx, r, now)
 			if !errors.Is(err, link.ErrConflict) && !decided(err) {
 				return l, err
 			}
-			c.s.cache.forget(a)
-			r, err = c.s.get(ctx, a)
-			continue
-		}
-		if r.Shared || r.Owner != "" || c.claimHash != "" && c.claimHash == r.ClaimHash {
+		case r.Shared || r.Owner != "" || c.claimHash != "" && c.claimHash == r.ClaimHash:
 			return r.Link, nil
-		}
-		// From now on others rely on the link. A claim that comes first changes the row, and then
-		// this share fails.
-		forgotten := c.s.cache.forgottenCount(a)
-		if r, err = c.s.links.share(ctx, r); err == nil {
-			c.s.cache.replace(r, now, forgotten)
-			return r.Link, nil
-		}
-		if !errors.Is(err, table.ErrChanged) {
-			return link.Link{}, err
+		default:
+			forgotten := c.s.cache.forgottenCount(a)
+			shared, err := c.s.links.share(ctx, r)
+			if err == nil {
+				c.s.cache.replace(shared, now, forgotten)
+				return shared.Link, nil
+			}
+			if !errors.Is(err, table.ErrChanged) {
+				return link.Link{}, err
+			}
 		}
 		c.s.cache.forget(a)
 		r, err = c.s.get(ctx, a)

@@ -68,7 +68,7 @@ var mutants = []struct{ name, file, from, to string }{
 	{"a link is given that has perhaps left its place", "create.go",
 		"if unsettled(r.Link, now) {", "if false {"},
 	{"a link is given that is not marked as shared", "create.go",
-		"if r.Shared || r.Owner", "if true || r.Owner"},
+		"case r.Shared || r.Owner", "case true || r.Owner"},
 	{"a link has no expiry row", "create.go",
 		"if !c.own.ExpiresAt.IsZero() {\n\t\t\tc.ownExpiry, err",
 		"if false {\n\t\t\tc.ownExpiry, err"},

@@ -598,7 +598,7 @@ func TestManageEdit(t *testing.T) {
 		t.Errorf("after discarding it has %q", got)
 	}
 
-	for alias, want := range map[string]string{"nobody": "No such link", "bobs": "Not yours"} {
+	for alias, want := range map[string]string{"nobody": "No such link", "bobs": "No such link"} {
 		if alias == "bobs" {
 			s.put(t, s.keyOf(t, "bob"), alias, "")
 		}
@@ -1180,7 +1180,7 @@ func TestManageSessionEnds(t *testing.T) {
 	p.Await("#again", "Your session has ended")
 	p.Press(s.keyOf(t, "bob") + kb.Enter)
 	p.Await("#who", "bob")
-	p.Await("#link-problem", "Not yours")
+	p.Await("#link-problem", "No such link")
 	if l := s.read(t, "mine"); l.Title != "typed" ||
 		Eval[bool](p, `document.body.textContent.includes("a secret") || `+find("#title")+
 			`.value !== ""`) {

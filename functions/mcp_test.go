@@ -492,7 +492,7 @@ func TestBodiesTakeLittleMemory(t *testing.T) {
 	t.Logf("%d bodies", len(bodies)*len(weights))
 }
 
-// slack is by how much a test may miss its bounds.
+// slack is by how much tests may miss their bounds. It is more than 1 under the race detector.
 var slack = uint64(1)
 
 // A tool that panics ends no process.

@@ -35,11 +35,8 @@ const (
 	worstTime   = 100 * time.Millisecond
 )
 
-// raced is true under the race detector, which takes too much time for these tests.
-var raced bool
-
 func skipIfRaced(t *testing.T) {
-	if raced {
+	if slack > 1 { // the race detector takes too much time
 		t.Skip("the race detector takes time and memory")
 	}
 }

@@ -1,5 +1,0 @@
-//go:build race && unix
-
-package functions_test
-
-func init() { raced = true }

@@ -537,7 +537,7 @@ func TestDryRunsTellLittleOfOthers(t *testing.T) {
 		line("own", url, "") + line("own", other, "") + line("evil", "https://evil.example/", "") +
 		line("no/alias", url, "")
 	told := []string{"1 200 own", "2 201 free", "3 409 bobs alias-taken", "4 200 free",
-		"5 409 bobs-gone link-deleted", "6 409 own-off alias-taken",
+		"5 409 bobs-gone alias-taken", "6 409 own-off alias-taken",
 		"7 403 evil target-blocked longUrl"}
 	r.wantResults("within the limit", r.imports("ann", "?dryRun=true", first), told...)
 	spent := []string{"1 429 free2 rate-limited", "2 429 tomb rate-limited",

@@ -39,7 +39,7 @@ func checkCommand(ctx context.Context, c commandEnv, args []string) error {
 		case f.Err != nil:
 			what = fmt.Sprintf(" (not mended: %v)", f.Err)
 		case *repair:
-			what = " (left: to mend it is to guess)"
+			what = " (left: the right value is unknown)"
 		}
 		row := visible(f.Partition + " / " + f.Row)
 		fmt.Fprintf(c.stdout, "%-21s  %s  %s: %s%s\n", f.Damage, f.Table, row, f.Detail, what)
@@ -97,6 +97,10 @@ func summary(w io.Writer, done storage.CheckResult, now, begin time.Time) {
 	if done.Young > 0 {
 		fmt.Fprintf(w, "Not judged, since they, or their links, were written less than two minutes "+
 			"before: %d rows. Check again for those.\n", done.Young)
+	}
+	if done.Strays > 0 {
+		fmt.Fprintf(w, "No damage: %d rows of owners' lists lead nowhere. The owners' next lists "+
+			"delete them.\n", done.Strays)
 	}
 	if done.Overdue > 0 {
 		fmt.Fprintf(w, "No damage: %d expiry rows are due, the first since %s, "+

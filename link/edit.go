@@ -166,8 +166,8 @@ func (l Link) EndsEarly(end, now time.Time) bool {
 	return !l.ExpiresAt.IsZero() && end.Sub(l.ExpiresAt) > end.Sub(now)/10
 }
 
-// Changed reports whether l differs from was in anything that Edit, Deleted, Restored and Claimed
-// can change.
+// Changed reports whether l differs from was in anything that Edit, Deleted, Restored, Claimed and
+// Extended can change.
 func (l Link) Changed(was Link) bool {
 	return l.LongURL != was.LongURL || !l.ExpiresAt.Equal(was.ExpiresAt) ||
 		l.StatusCode != was.StatusCode || l.Forward != was.Forward ||

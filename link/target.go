@@ -102,7 +102,8 @@ func markIn(host string) (rune, bool) {
 	const allowed = "-_.:[]" + "·・׳״་"
 	readable, _ := idna.Punycode.ToUnicode(host)
 	for _, c := range readable {
-		if unicode.IsPunct(c) && !strings.ContainsRune(allowed, c) {
+		ascii := c < utf8.RuneSelf // such as a backtick, which Unicode calls a symbol like emoji
+		if (unicode.IsPunct(c) || ascii && unicode.IsSymbol(c)) && !strings.ContainsRune(allowed, c) {
 			return c, true
 		}
 	}

@@ -95,8 +95,7 @@ type CheckResult struct {
 	// than MinAge
 	Young                 int64
 	Found, Mended, Failed int64
-	// Strays is how many of Found are ListedWithoutLink and not mended. The next list of their owner
-	// deletes them.
+	// Strays is how many of Found are left to the next lists of their owners.
 	Strays int64
 	// Overdue is the number of expiry rows that are due and that no reaper has handled yet.
 	// OldestDue is when the first of them was due.
@@ -319,7 +318,7 @@ func (c *checking) found(ctx context.Context, damage Damage, t *store, row rowKe
 	if f.Err != nil {
 		c.done.Failed++
 	}
-	if f.Damage == ListedWithoutLink && !f.Mended {
+	if damage == ListedWithoutLink && repair != nil && !f.Mended && f.Err == nil {
 		c.done.Strays++
 	}
 	c.told.Found(f)
@@ -560,7 +559,7 @@ func (c *checking) checkIndex(ctx context.Context) error {
 		}
 		return func(ctx context.Context) error { return c.lookAtIndex(ctx, r) }
 	})
-	c.indexed = nil
+	c.indexed, c.guards = nil, nil
 	return err
 }
 
@@ -673,7 +672,7 @@ func (c *checking) checkOwners(ctx context.Context) error {
 		}
 		return func(ctx context.Context) error { return c.lookAtOwner(ctx, r) }
 	})
-	c.owned, c.guards = nil, nil
+	c.owned = nil
 	return err
 }
 

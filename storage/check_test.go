@@ -340,7 +340,7 @@ func TestCheckFinds(t *testing.T) {
 			want := unsigned(d.want)
 			if found, done, err := check(ctx, s, false); err != nil || !slices.Equal(found, want) ||
 				done.Mended != 0 || int(done.Found) != len(want) ||
-				int(done.Strays) != strings.Count(strings.Join(want, ""), "listed-without-link") {
+				int(done.Strays) != strings.Count(strings.Join(d.want, ""), "+listed-without-link") {
 				t.Errorf("found %q, %+v, %v, want %q", found, done, err, want)
 			}
 			if after := r.everything(); !reflect.DeepEqual(after, before) {

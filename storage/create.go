@@ -217,7 +217,7 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 		// this write fails, and the link is looked at again.
 		switch {
 		case c.tooShort(r, now):
-			l, err := c.extend(ctx, r, now)
+			l, err := c.extend(ctx, r, seen)
 			if !errors.Is(err, link.ErrConflict) && !decided(err) {
 				return l, err
 			}
@@ -245,18 +245,29 @@ func (c *creation) tooShort(r linkRow, now time.Time) bool {
 	return r.Owner == "" && c.want.Owner == "" && r.EndsEarly(c.want.ExpiresAt, now)
 }
 
-// extend gives a link that was read the wanted end, and marks it as shared. link.ErrConflict: it has
-// changed since it was read.
-func (c *creation) extend(ctx context.Context, r linkRow, now time.Time) (link.Link, error) {
+// extend gives a link that was read, and that the index names, the wanted end, and marks it as
+// shared. link.ErrConflict: it has changed since it was read, or has ended. errMoved: the index has
+// changed.
+func (c *creation) extend(ctx context.Context, r linkRow, seen indexRow) (link.Link, error) {
 	e := &editing{s: c.s, until: c.until, once: true}
-	return e.edit(ctx, r.Name, func(l link.Link) (link.Link, error) {
-		if l.Version != r.Version {
+	l, err := e.edit(ctx, r.Name, func(l link.Link) (link.Link, error) {
+		now := c.s.config.Now()
+		if l.Version != r.Version || l.State(now) != link.StateLive {
 			return l, link.ErrConflict
 		}
 		l = l.Extended(c.want.ExpiresAt, now)
 		l.Shared = l.Shared || c.claimHash == "" || c.claimHash != l.ClaimHash
 		return l, nil
 	})
+	if err != nil {
+		return l, err
+	}
+	// The link may have expired meanwhile, before it was written. A create that has read it then is
+	// about to put its own link into the index, or has done so. Only one of the two writes succeeds.
+	if _, _, err = c.s.index.put(ctx, l, seen); errors.Is(err, table.ErrChanged) {
+		err = errMoved
+	}
+	return l, err
 }
 
 // insert inserts the wanted link under a fresh alias. It inserts the link's other rows first.
@@ -404,10 +415,12 @@ func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, creat
 		_, late, err := c.s.index.put(ctx, c.own.Link, seen)
 		if !guarded && (late || err != nil && !errors.Is(err, table.ErrChanged)) {
 			// The row may still arrive after the own link has moved on, or is gone. By the guard,
-			// the reaper finds the row.
+			// the reaper finds the row. It gets a second of its own, as the time may be over.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			if _, err := c.s.guard(ctx, c.own.Link, c.own.Link); err != nil {
 				c.s.config.Log.Warn(telemetry.LogIndexRowLate, "alias", c.own.Name, "error", err)
 			}
+			cancel()
 		}
 		if overdue := c.until.inTime(); overdue != nil {
 			c.repair(ctx)

@@ -860,3 +860,32 @@ func TestAnOperationThatWasStoppedTooLong(t *testing.T) {
 		})
 	}
 }
+
+// A caller asks for a later end of a link whose end passes meanwhile, and another one shortens the
+// URL then. Both are given the same link.
+func TestALinkThatIsExtendedAtItsEnd(t *testing.T) {
+	t.Parallel()
+	r, other := newCrashRig(t)
+	for n, met := 1, true; met; n++ {
+		there("", url1, time.Hour, later(time.Hour-time.Second))(r, other)
+		met = false
+		var late link.Link
+		var lateErr error
+		r.meet(n, false, func() {
+			met = true
+			r.clock.Advance(2 * time.Second)
+			late, _, lateErr = other.Create(ctx, r.wish("", "", url1, 5*time.Hour), "")
+		})
+		l, _, err := r.instance().Create(ctx, r.wish("", "", url1, 5*time.Hour), "")
+		calls := r.proxy.Calls()
+		r.proxy.Wait()
+		r.proxy.Reset()
+		if met && err == nil && lateErr == nil && l.Name != late.Name {
+			t.Errorf("given %+v and %+v", l, late)
+		}
+		r.endAll(other)
+		if t.Failed() {
+			t.Fatalf("they met at call %d of %v", n, calls)
+		}
+	}
+}

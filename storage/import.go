@@ -154,7 +154,8 @@ func met(want link.Link, there linkRow, now time.Time) error {
 	switch {
 	case there.GoneReason != link.StateLive && want.Expired(now):
 		return nil
-	case there.LongURL != want.LongURL: // a tombstone has none
+	case there.LongURL != want.LongURL, // a tombstone has none
+		!there.DeletedAt.IsZero() && there.Owner != want.Owner: // others are not told of it
 		return link.ErrAliasTaken
 	case !there.DeletedAt.IsZero() && there.Locked:
 		return link.ErrLocked

@@ -360,8 +360,7 @@ func TestImportKilledAndRunAgain(t *testing.T) {
 				t.Errorf("killed before call %d: link %d is %s, want %s", n, i, what, results[i])
 			}
 		}
-		r.clock.Advance(10 * time.Minute)
-		// who lists them drops rows that lead nowhere, once they are a minute old
+		r.clock.Advance(2 * time.Hour) // lists delete rows that lead nowhere, once they are an hour old
 		for _, owner := range []string{"a", "b"} {
 			if _, _, err := other.List(ctx, owner, "",
 				1000, func(link.Link) bool { return true }); err != nil {

@@ -12,9 +12,10 @@ import (
 // indexTries is how often the index is read and written again because others write it meanwhile.
 const indexTries = 5
 
-// guardAfter is how long after its insert a guard is due, and at which age an expiry row or a row
-// that lists a key goes if what it leads to is missing. That is after the Timeout of its operation, after the minute in which storage may still
-// apply an abandoned try, and after the half minute by which the reaper's clock may be ahead.
+// guardAfter is how long after its insert a guard is due, and at which age an expiry row without
+// its link goes, or a row that lists a missing key. That is after the Timeout of its operation,
+// after the minute in which storage may still apply an abandoned try, and after the half minute by
+// which the reaper's clock may be ahead.
 const guardAfter = 2 * time.Minute
 
 // guard inserts an expiry row that makes the reaper look at a link once the writes that follow are
@@ -69,11 +70,7 @@ func (s *Links) withdraw(ctx context.Context, l linkRow, key string) (withdrawn 
 	if err != nil {
 		return false, err
 	}
-	now, err := s.links.get(ctx, l.Name)
-	if err == nil && now.etag != l.etag || errors.Is(err, link.ErrNotFound) {
-		err = table.ErrChanged
-	}
-	if err != nil {
+	if err := s.unchanged(ctx, l); err != nil {
 		return false, err
 	}
 	err = s.index.rows.delete(ctx, rowKey{indexPartition(key), key, seen.etag})
@@ -81,6 +78,15 @@ func (s *Links) withdraw(ctx context.Context, l linkRow, key string) (withdrawn 
 		return false, nil // a create was faster, and others are given its link
 	}
 	return err == nil, err
+}
+
+// unchanged returns table.ErrChanged if a link is not as it was read.
+func (s *Links) unchanged(ctx context.Context, l linkRow) error {
+	now, err := s.links.get(ctx, l.Name)
+	if err == nil && now.etag != l.etag || errors.Is(err, link.ErrNotFound) {
+		return table.ErrChanged
+	}
+	return err
 }
 
 // enterIndex makes the index lead to a link, unless it leads to another link of the same long URL

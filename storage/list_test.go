@@ -374,8 +374,9 @@ func TestListDropsOldRowsThatLeadNowhere(t *testing.T) {
 		during func(r *rig, strays []rawtables.Entity) func(faultproxy.Call)
 		left   int // of the rows that lead nowhere
 	}{
-		"old rows":   {before: func(r *rig) { r.clock.Advance(2 * time.Hour) }},
-		"young rows": {before: func(r *rig) {}, left: 6},
+		"old rows":               {before: func(r *rig) { r.clock.Advance(2 * time.Hour) }},
+		"young rows":             {before: func(r *rig) {}, left: 6},
+		"rows of almost an hour": {before: func(r *rig) { r.clock.Advance(59 * time.Minute) }, left: 6},
 		"a process that was stopped after it had read young rows": {
 			before: func(r *rig) {},
 			during: func(r *rig, _ []rawtables.Entity) func(faultproxy.Call) {

@@ -386,6 +386,11 @@ func (r *reaping) unlink(ctx context.Context, d *due) (err error) {
 		if listed, err = r.s.owners.listed(ctx, l.Link); err != nil {
 			return err
 		}
+		if listed.etag != "" && d.tomb == nil { // another reaper may have freed the alias, and the row be a new link's
+			if err := r.s.unchanged(ctx, l); err != nil {
+				return err
+			}
+		}
 		if _, err := r.s.withdraw(ctx, l, indexKey(l.Link)); err != nil {
 			return err
 		}
@@ -397,10 +402,10 @@ func (r *reaping) unlink(ctx context.Context, d *due) (err error) {
 		err = r.remove(ctx, l)
 	}
 	r.s.cache.forget(l.Name)
-	if err != nil {
-		return err
+	if err == nil {
+		_ = r.s.owners.delete(ctx, listed) // if this fails, a list deletes it
 	}
-	return r.s.owners.delete(ctx, listed)
+	return err
 }
 
 // remove deletes the last row of a link, and then what is rolled up of its clicks. A roll-up that

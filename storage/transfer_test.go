@@ -140,3 +140,81 @@ func TestAnExpiredLinkThatChangesHandsWhileItIsReaped(t *testing.T) {
 		}
 	}
 }
+
+// A transfer that nothing disturbs leaves no row in the former owner's list.
+func TestATransferTakesTheFormerRow(t *testing.T) {
+	t.Parallel()
+	r, s := newCrashRig(t)
+	there("a", url1, 0)(r, s)
+	if err := transfer("b")(ctx, r, s); err != nil {
+		t.Fatal(err)
+	}
+	if rows := r.Rows(r.Owners); len(rows) != 1 {
+		t.Errorf("left %v", rows)
+	}
+	r.endAll(s)
+}
+
+// Two reapers end a link that leaves no tombstone, and an import makes its alias anew meanwhile,
+// with the date and so the row in the list that it had.
+func TestTwoReapersAndAnImport(t *testing.T) {
+	t.Parallel()
+	for _, days := range []time.Duration{0, 30} {
+		r := newRig(t)
+		r.config.TombstoneFor = days * dayLong
+		r.Make()
+		other := r.other()
+		way := r.newProxy()
+		through := r.config.Open
+		r.config.Open = r.through(way)
+		importer := r.instance()
+		r.config.Open = through
+		for n, met := 1, true; met; n++ {
+			for m, rests := 1, true; rests; m++ {
+				r.Remove()
+				r.Make()
+				l := r.wish("a", "one", url1, time.Hour)
+				r.PutLink(l)
+				r.clock.Advance(2*time.Hour + days*dayLong) // its tombstone would be over, too
+				l.ExpiresAt = time.Time{}
+				met, rests = false, false
+				resting, reaped, done := make(chan bool), make(chan bool), make(chan bool)
+				way.Before(func(c faultproxy.Call) faultproxy.Fault {
+					if c.N == m {
+						close(resting)
+						<-reaped
+					}
+					return faultproxy.None
+				})
+				r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+					if c.N == n {
+						met = true
+						_, _ = other.Reap(ctx)
+						go func() {
+							defer close(done)
+							importPatiently(importer, []link.Link{l})
+						}()
+						select {
+						case <-resting:
+							rests = true
+						case <-done:
+						}
+					}
+					return faultproxy.None
+				})
+				_, _ = r.instance().Reap(ctx)
+				close(reaped)
+				if met {
+					<-done
+				}
+				r.proxy.Reset()
+				way.Reset()
+				r.wantListed()
+				if t.Failed() {
+					t.Fatalf("tombstones of %d days: at call %d of the reaper, and %d of the import",
+						days, n, m)
+				}
+			}
+		}
+	}
+}

@@ -118,7 +118,7 @@ func TestCheckOnTheCommandLine(t *testing.T) {
 		`it has no expiry row for its end, ` + lost.ExpiresAt.UTC().Format(time.RFC3339)
 	s.wantRun(1, `(`+damaged+`|`+missing+`|\n)+`+read+`Found: 2\. Mended: 0\.\n`,
 		`2 rows are damaged .*-repair.*\n`, "check")
-	s.wantRun(1, `(`+damaged+` \(left: to mend it is to guess\)|`+missing+` \(mended\)|\n)+`+read+
+	s.wantRun(1, `(`+damaged+` \(left: the right value is unknown\)|`+missing+` \(mended\)|\n)+`+read+
 		`Found: 2\. Mended: 1\.\n`, `1 of 2 are not mended.*\n`, "check", "-repair")
 	s.wantRun(1, damaged+` .left.*\n`+read+`Found: 1\. Mended: 0\.\n`, `1 of 1 are not mended.*\n`,
 		"check", "-repair")

@@ -413,7 +413,7 @@ func (f *Fake) imports(ctx context.Context, links []link.Link,
 			done = append(done, link.Imported{Link: make(l), Created: true})
 		case there.GoneReason != link.StateLive && l.Expired(f.now()):
 			done = append(done, link.Imported{Link: there})
-		case there.LongURL != l.LongURL:
+		case there.LongURL != l.LongURL, !there.DeletedAt.IsZero() && there.Owner != l.Owner:
 			done = append(done, link.Imported{Err: link.ErrAliasTaken})
 		case !there.DeletedAt.IsZero() && there.Locked:
 			done = append(done, link.Imported{Err: link.ErrLocked})

@@ -174,17 +174,25 @@ func (s linkState) create(e linkEvent) []linkState {
 // share handles a request that was given this link, or may have been. After that, others than the
 // link's maker have it, perhaps with a later end.
 func (s linkState) share(e linkEvent) []linkState {
+	end := *e.change.end
+	if e.known() && e.by == "" && e.told.end != 0 && 10*(end-e.told.end) > end-e.from {
+		return nil // it ends much too early for the caller
+	}
 	all := []linkState{s}
 	if s.phase == made && s.owner == "" && e.by == "" && s.url == *e.change.url {
 		if !s.shared {
 			s.shared, s.etag = true, ""
 		}
 		all[0] = s
-		if s.live(e.from) && e.extends(s.end) && (!e.known() || e.told.end == *e.change.end) {
+		if s.live(e.from) && e.extends(s.end) && (!e.known() || e.told.end == end) {
 			later := s
-			later.end, later.etag = *e.change.end, ""
+			later.end, later.etag = end, ""
 			later.past = later.remember(e.event, s)
-			all = append(all, later) // or it was cached with an end that it had before
+			had := strings.Contains(s.past, time.Unix(end, 0).UTC().Format(time.RFC3339))
+			if e.known() && !had { // else it may be cached with an end that it had before
+				all = nil
+			}
+			all = append(all, later)
 		}
 	}
 	if e.known() && (s.phase < made || s.phase == made && e.by != "" && (s.owner != e.by ||

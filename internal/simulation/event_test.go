@@ -94,9 +94,13 @@ func partition(alias string) string { return strings.ToLower(alias[:min(2, len(a
 // slow reports whether the request took so long that the node may have given up a try of a call.
 func (e event) slow() bool { return e.ret-e.call > int64(900*time.Millisecond) }
 
-// mayHaveWritten reports whether storage may not have responded to the request's write of a link.
-func (e event) mayHaveWritten(alias string) bool {
-	return e.slow() || e.node.failedBetween(e.call, e.ret+1e9, writesOf(partition(alias)), alias)
+// mayHaveGiven reports whether a shorten may have written a link for its caller, and then given
+// another one: storage may not have responded, or the link may have left the index meanwhile.
+func (e event) mayHaveGiven(alias string, history []event) bool {
+	return e.slow() || e.node.failedBetween(e.call, e.ret+1e9, writesOf(partition(alias)), alias) ||
+		slices.ContainsFunc(history, func(w event) bool {
+			return w.alias == alias && w.writes() && w.call <= e.ret && e.call <= w.done()
+		})
 }
 
 // writeMayHaveFailed reports whether storage may not have responded to a write of the link.

@@ -405,7 +405,7 @@ func links(history []event) map[string][]event {
 		for a := range of[*e.change.url] {
 			// It may have been given this link. Or it may have marked this link as shared without
 			// getting a response from storage, and then have been given another link.
-			if !known || a != given && e.mayHaveWritten(a) {
+			if !known || a != given && e.mayHaveGiven(a, history) {
 				parts[a] = append(parts[a], e)
 			}
 		}

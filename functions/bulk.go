@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -51,7 +52,7 @@ func (s *service) bulk(
 		return err
 	}
 	defer leave()
-	body, err := decode[bulkRequest](data)
+	body, err := decode[bulkRequest](bytes.Join(data, nil))
 	if err != nil {
 		return err
 	}

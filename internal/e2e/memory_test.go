@@ -108,7 +108,7 @@ func TestMemoryIsBounded(t *testing.T) {
 // told when to try again.
 func TestManyLargeCallsTakeLittleMemory(t *testing.T) {
 	notShort(t)
-	const many, most = 100, 200 << 10 // calls, and KiB; their bodies may have 64 MiB
+	const many, most = 100, 150 << 10 // calls, and KiB
 	var lines, links strings.Builder
 	path := strings.Repeat("x", 3850)
 	for i := range 1000 {

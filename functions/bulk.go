@@ -10,6 +10,7 @@ import (
 
 	"tiney/access"
 	"tiney/link"
+	"tiney/transfer"
 )
 
 const (
@@ -29,7 +30,7 @@ type bulkLinks []jsontext.Value
 
 // UnmarshalJSONFrom decodes a list up to the first link that is too many.
 func (b *bulkLinks) UnmarshalJSONFrom(d *jsontext.Decoder) error {
-	return decodeFirst(d, (*[]jsontext.Value)(b), maxBulk+1)
+	return transfer.DecodeFirst(d, (*[]jsontext.Value)(b), maxBulk+1)
 }
 
 // bulkResult is the response that a link would get in a request of its own.

@@ -18,8 +18,8 @@ import (
 	"tiney/internal/linkstest"
 )
 
-// upload begins a call of who with a body of which nothing arrives. send sends more of the body; end
-// sends rest, ends the body, and returns the status.
+// upload begins a call of who with a body of which nothing arrives. send sends more of the body.
+// end sends rest, ends the body, and returns the status.
 func (r *rig) upload(who, target string, length int64) (send func(string), end func(string) int) {
 	r.as(who, "GET", "/api/me", "") // makes the key
 	body, client := net.Pipe()
@@ -143,16 +143,16 @@ func TestHeldUploadsGiveBackTheirRoom(t *testing.T) {
 
 // A body may take its time, if it arrives at 50 KB a second, but not for ever.
 func TestSlowUploads(t *testing.T) {
-	for want, wait := range map[int]time.Duration{200: 100 * time.Millisecond, 408: 150 * time.Millisecond} {
+	for want, wait := range map[int]time.Duration{200: 100, 408: 150} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, func(c *functions.Config) { c.HostAddress = "" })
 			send, end := r.upload("ann", "/api/import", 4<<20)
 			for range 130 {
 				send(strings.Repeat(" ", 6000))
-				time.Sleep(wait)
+				time.Sleep(wait * time.Millisecond)
 			}
 			if code := end("x"); code != want {
-				t.Errorf("with %v between parts, got %d", wait, code)
+				t.Errorf("with %d ms between parts, got %d", wait, code)
 			}
 		})
 	}

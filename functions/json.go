@@ -19,6 +19,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"tiney/link"
+	"tiney/transfer"
 )
 
 // maxBody is the longest body that is read, in bytes: the longest URL with most of its characters
@@ -244,34 +245,12 @@ func isJSON(contentType string, kinds ...string) bool {
 		(!given || slices.Contains([]string{"utf-8", "utf8"}, strings.ToLower(charset)))
 }
 
-// decodeFirst decodes the first elements of a list, up to most, or null. It skips the others: a
-// list of megabytes may have hundreds of thousands.
-func decodeFirst[T any](d *jsontext.Decoder, list *[]T, most int) error {
-	if d.PeekKind() != '[' {
-		return json.UnmarshalDecode(d, list)
-	}
-	_, err := d.ReadToken()
-	for *list = (*list)[:0]; err == nil && d.PeekKind() != ']'; {
-		if len(*list) == most {
-			err = d.SkipValue()
-			continue
-		}
-		var element T
-		err = json.UnmarshalDecode(d, &element)
-		*list = append(*list, element)
-	}
-	if err == nil {
-		_, err = d.ReadToken()
-	}
-	return err
-}
-
 // tags are the tags of a link. It decodes up to the first that is too many.
 type tags []string
 
 // UnmarshalJSONFrom decodes a list, or null.
 func (t *tags) UnmarshalJSONFrom(d *jsontext.Decoder) error {
-	return decodeFirst(d, (*[]string)(t), link.MaxTags+1)
+	return transfer.DecodeFirst(d, (*[]string)(t), link.MaxTags+1)
 }
 
 // optional is a member of a JSON merge patch (RFC 7396), in which null differs from a missing

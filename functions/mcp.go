@@ -154,8 +154,8 @@ func (s *service) serveMCP(
 }
 
 // wrongType matches the library's error if it cannot decode params into a type of Go.
-var wrongType = regexp.MustCompile(`(?m)^(?:data: )?\{"jsonrpc":"2.0","id":"\w+","error":\{"code":[-\d]+,` +
-	`"message":"handling '[\w/]+': (?:invalid params: )?unmarshaling `)
+var wrongType = regexp.MustCompile(`(?m)^(?:data: )?\{"jsonrpc":"2.0","id":"\w+",` +
+	`"error":\{"code":[-\d]+,"message":"handling '[\w/]+': (?:invalid params: )?unmarshaling `)
 
 // message is a message of JSON-RPC. Members that are not here are left out.
 type message struct {

@@ -1,6 +1,7 @@
 package functions_test
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -155,6 +156,32 @@ func TestSlowUploads(t *testing.T) {
 				t.Errorf("with %d ms between parts, got %d", wait, code)
 			}
 		})
+	}
+}
+
+// The time limit holds on a connection too, and a response comes before it is closed.
+func TestHeldUploadOnAConnection(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for seconds")
+	}
+	r := newRig(t, func(c *functions.Config) { c.HostAddress = "" })
+	r.as("ann", "GET", "/api/me", "") // makes the key
+	s := httptest.NewServer(r)
+	defer s.Close()
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	fmt.Fprintf(conn, "POST /api/import HTTP/1.1\r\nHost: x\r\nX-Api-Key: %s\r\n"+
+		"Content-Length: 4000000\r\n\r\n%s", r.keys.of["ann"], strings.Repeat(" ", 1<<20))
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || resp.StatusCode != 408 {
+		t.Fatalf("got %+v, %v", resp, err)
+	}
+	if w := r.as("ann", "POST", "/api/links/bulk", oneBulk); w.Code != 200 {
+		t.Errorf("after it, got %d", w.Code)
 	}
 }
 

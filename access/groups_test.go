@@ -11,6 +11,7 @@ import (
 	"tiney/access"
 	"tiney/internal/linkstest"
 	"tiney/internal/oidcprovider"
+	"tiney/telemetry"
 )
 
 // signInGroups returns an authenticator that takes groups from a claim, and the reasons for which
@@ -21,9 +22,9 @@ func signInGroups(t testing.TB, p *oidcprovider.Provider, claim string, clock *l
 	var lost []string
 	return signInWith(t, access.OIDCConfig{Issuer: p.Issuer(), ClientID: oidcprovider.ClientID,
 		AdminRole: "admin", GroupsClaim: claim,
-		Lost: func(what access.Lost, reason string) {
-			if what != access.LostGroups {
-				reason = fmt.Sprint(what, reason)
+		Lost: func(message, reason string) {
+			if message != telemetry.LogGroupsLost {
+				reason = message + reason
 			}
 			lost = append(lost, reason)
 		}}, clock), &lost
@@ -225,7 +226,7 @@ func TestShapesOfRoles(t *testing.T) {
 		for range 2 {
 			got, err := bearer(t, a, token)
 			if err != nil || got.Admin != test.admin || (len(*lost) == 1) != test.told ||
-				test.told && !strings.HasPrefix((*lost)[0], fmt.Sprint(access.LostRoles)) {
+				test.told && !strings.HasPrefix((*lost)[0], telemetry.LogRolesLost) {
 				t.Errorf("%s: an admin: %t, %v; told: %q", name, got.Admin, err, *lost)
 			}
 		}

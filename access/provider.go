@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"tiney/telemetry"
 )
 
 // OIDCConfig names the OpenID Connect provider whose ID tokens are accepted.
@@ -30,23 +32,14 @@ type OIDCConfig struct {
 	// GroupsClaim is the claim with the groups that a person belongs to; "": there are no groups.
 	GroupsClaim string
 	Scopes      string // what signing in asks for, separated by spaces
-	// Lost, unless nil, is called when something of the provider is left out, once for each reason.
-	Lost func(what Lost, reason string)
+	// Lost, unless nil, gets a message for the log when something of the provider is left out, once
+	// for each reason.
+	Lost func(message, reason string)
 	// Failed, unless nil, gets the error if the provider's keys could not be fetched, at most about
 	// every five seconds. The text of the error is fit for a log. No request fails while the known
 	// keys serve.
 	Failed func(error)
 }
-
-// Lost names what of a provider can be left out.
-type Lost int
-
-// What can be left out.
-const (
-	LostGroups Lost = iota // of a token
-	LostRoles              // of a token
-	LostKey                // of the provider's set
-)
 
 // The life of a provider's keys. Their age counts from the start of the fetch that brought them.
 const (
@@ -256,7 +249,7 @@ func (p *provider) download(ctx context.Context) (keys []providerKey, tokens str
 		case k.key != nil:
 			keys = append(keys, k)
 		case wrong != "":
-			p.lose(LostKey, fmt.Sprintf("the key %.50q %s", k.kid, wrong))
+			p.lose(telemetry.LogProviderKeyLost, fmt.Sprintf("the key %.50q %s", k.kid, wrong))
 		}
 	}
 	return keys, p.origin(discovery.Tokens), nil

@@ -484,7 +484,7 @@ func TestKeysOfOtherPurposes(t *testing.T) {
 		})
 		var lost []string
 		a := signInWith(t, access.OIDCConfig{Issuer: p.Issuer(), ClientID: oidcprovider.ClientID,
-			Lost: func(_ access.Lost, reason string) { lost = append(lost, reason) }},
+			Lost: func(_, reason string) { lost = append(lost, reason) }},
 			linkstest.NewClock())
 		if token := c.key.Sign(t, p.Claims("ada"), nil); c.want == ok {
 			wantOwner(t, name, p, a, token, "ada")

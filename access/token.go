@@ -14,6 +14,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"tiney/link"
+	"tiney/telemetry"
 )
 
 const (
@@ -85,18 +86,18 @@ func (p *provider) groups(claims jwt.MapClaims) (groups []string) {
 	has := claims["hasgroups"]
 	if _, named := elsewhere[p.GroupsClaim]; named ||
 		p.GroupsClaim == "groups" && (has == any(true) || has == any("true")) {
-		p.lose(LostGroups, "the token has none, because they are too many")
+		p.lose(telemetry.LogGroupsLost, "the token has none, because they are too many")
 		return nil
 	}
-	for _, text := range p.texts(claims[p.GroupsClaim], LostGroups) {
+	for _, text := range p.texts(claims[p.GroupsClaim], telemetry.LogGroupsLost) {
 		group := p.host + groupMark + text
 		switch {
 		case !link.IsPrintable(text, maxGroup):
-			p.lose(LostGroups,
+			p.lose(telemetry.LogGroupsLost,
 				fmt.Sprintf("one does not have 1 to %d printable characters", maxGroup))
 		case slices.Contains(groups, group):
 		case len(groups) == maxGroups:
-			p.lose(LostGroups, fmt.Sprintf("there are more than %d", maxGroups))
+			p.lose(telemetry.LogGroupsLost, fmt.Sprintf("there are more than %d", maxGroups))
 			return groups
 		default:
 			groups = append(groups, group)
@@ -108,7 +109,7 @@ func (p *provider) groups(claims jwt.MapClaims) (groups []string) {
 // texts returns the texts of a claim: one text, a list, or those names of a map that name an object
 // or true, as Zitadel has them ({"admin": {…}}). In a map of texts or lists, such as Keycloak's
 // realm_access, the names describe these. They would be the same for everybody.
-func (p *provider) texts(claim any, what Lost) (texts []string) {
+func (p *provider) texts(claim any, message string) (texts []string) {
 	list, ok := claim.([]any)
 	if byName, isMap := claim.(map[string]any); isMap {
 		for _, name := range slices.Sorted(maps.Keys(byName)) {
@@ -121,7 +122,7 @@ func (p *provider) texts(claim any, what Lost) (texts []string) {
 				}
 			case nil:
 			default:
-				p.lose(what, "in a map, one is not an object, true or false")
+				p.lose(message, "in a map, one is not an object, true or false")
 			}
 		}
 	} else if !ok && claim != nil {
@@ -131,16 +132,16 @@ func (p *provider) texts(claim any, what Lost) (texts []string) {
 		if text, ok := value.(string); ok {
 			texts = append(texts, text)
 		} else {
-			p.lose(what, "one is not a string")
+			p.lose(message, "one is not a string")
 		}
 	}
 	return texts
 }
 
 // lose reports why something is left out, unless that was reported before.
-func (p *provider) lose(what Lost, reason string) {
-	if _, before := p.lost.LoadOrStore(fmt.Sprint(what, reason), true); !before && p.Lost != nil {
-		p.Lost(what, reason)
+func (p *provider) lose(message, reason string) {
+	if _, before := p.lost.LoadOrStore(message+reason, true); !before && p.Lost != nil {
+		p.Lost(message, reason)
 	}
 }
 
@@ -197,7 +198,7 @@ func reason(err error) error {
 
 // hasRole reports whether a claim has the role of admins.
 func (p *provider) hasRole(claim any) bool {
-	return p.AdminRole != "" && slices.Contains(p.texts(claim, LostRoles), p.AdminRole)
+	return p.AdminRole != "" && slices.Contains(p.texts(claim, telemetry.LogRolesLost), p.AdminRole)
 }
 
 // printable returns the text of a claim, made fit to be shown; "" if the claim is not a text.

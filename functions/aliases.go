@@ -32,14 +32,14 @@ func (s *service) freeAlias(
 	there := &l // also if it has ended, or is damaged or a tombstone, which have no owner
 	switch {
 	case errors.Is(err, link.ErrNotFound):
-		there = nil
+		there, err = nil, nil
 	case err != nil && !errors.Is(err, link.ErrDamaged):
 		return err
 	}
-	if err := s.limits.probe(who, there); err != nil {
-		return err
+	if limited := s.limits.probe(who, there); limited != nil {
+		return limited
 	}
-	if errors.Is(err, link.ErrDamaged) {
+	if err != nil {
 		return err
 	}
 	setHeaders(w, "application/json")

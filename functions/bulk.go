@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 
 	"tiney/access"
 	"tiney/link"
+	"tiney/transfer"
 )
 
 const (
@@ -28,7 +30,7 @@ type bulkLinks []jsontext.Value
 
 // UnmarshalJSONFrom decodes a list up to the first link that is too many.
 func (b *bulkLinks) UnmarshalJSONFrom(d *jsontext.Decoder) error {
-	return decodeFirst(d, (*[]jsontext.Value)(b), maxBulk+1)
+	return transfer.DecodeFirst(d, (*[]jsontext.Value)(b), maxBulk+1)
 }
 
 // bulkResult is the response that a link would get in a request of its own.
@@ -51,7 +53,7 @@ func (s *service) bulk(
 		return err
 	}
 	defer leave()
-	body, err := decode[bulkRequest](data)
+	body, err := decode[bulkRequest](bytes.Join(data, nil))
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"tiney/access"
 	"tiney/link"
+	"tiney/transfer"
 )
 
 const (
@@ -33,7 +34,7 @@ type oneClaim struct {
 
 // UnmarshalJSONFrom decodes a list up to the first claim that is too many.
 func (c *claims) UnmarshalJSONFrom(d *jsontext.Decoder) error {
-	return decodeFirst(d, (*[]oneClaim)(c), maxClaims+1)
+	return transfer.DecodeFirst(d, (*[]oneClaim)(c), maxClaims+1)
 }
 
 // claimResult is the outcome of a claim.

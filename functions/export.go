@@ -37,7 +37,7 @@ func (s *service) export(
 	named := query.text("owner")
 	all := named == allOwners
 	f := filter{export: "all"}
-	f.q, f.tags = s.search(&query)
+	s.search(&query, &f)
 	var err error
 	if !all {
 		f.export = "owner" // not that of all, since an owner may be named allOwners

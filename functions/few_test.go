@@ -1,9 +1,11 @@
 package functions_test
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -17,11 +19,11 @@ import (
 	"tiney/internal/linkstest"
 )
 
-// upload begins a call of who with a body of which nothing arrives. end sends rest, ends the body,
-// and returns the status.
-func (r *rig) upload(who, target string, length int64) (end func(rest string) int) {
+// upload begins a call of who with a body of which nothing arrives. send sends more of the body.
+// end sends rest, ends the body, and returns the status.
+func (r *rig) upload(who, target string, length int64) (send func(string), end func(string) int) {
 	r.as(who, "GET", "/api/me", "") // makes the key
-	body, client := io.Pipe()
+	body, client := net.Pipe()
 	req := httptest.NewRequest("POST", target, body)
 	req.ContentLength = length
 	req.Header.Set("Content-Type", "application/json")
@@ -34,62 +36,152 @@ func (r *rig) upload(who, target string, length int64) (end func(rest string) in
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.ServeHTTP(w, req)
+		r.ServeHTTP(onConn{w, body}, req)
 		_ = body.Close() // as net/http does
 	}()
 	synctest.Wait()
-	return func(rest string) int {
-		_, _ = io.WriteString(client, rest)
+	send = func(text string) { _, _ = io.WriteString(client, text) }
+	return send, func(rest string) int {
+		send(rest)
 		_ = client.Close()
 		<-done
 		return w.Code
 	}
 }
 
+// onConn is a response on a connection whose time limits can be set.
+type onConn struct {
+	*httptest.ResponseRecorder
+	net.Conn
+}
+
+func (c onConn) Write(p []byte) (int, error) { return c.ResponseRecorder.Write(p) }
+
 const oneBulk = `{"links":[{"longUrl":"https://example.com/"}]}`
 
-// Calls whose body does not arrive take no places from others. Their bodies together have a limit,
-// of which an admin's share is kept.
-func TestIdleUploadsBlockFew(t *testing.T) {
-	for target, room := range map[string]struct{ length, most int64 }{
-		"/api/import":     {-1, 15},
-		"/api/links/bulk": {-1, 60},
-		"/api/import?q":   {4 << 20, 15},
-		"/api/import?x":   {1 << 40, 15}, // is refused later
-		"/api/import?z":   {1 << 20, 60},
+// Calls whose body does not arrive take nothing from others, whatever they announce.
+func TestIdleUploadsBlockNobody(t *testing.T) {
+	for _, target := range []string{"/api/import", "/api/links/bulk"} {
+		for _, length := range []int64{-1, 1 << 20, 4 << 20, 1 << 40} {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, func(c *functions.Config) { c.HostAddress = "" })
+				var ends []func(string) int
+				for i := range 100 {
+					send, end := r.upload(fmt.Sprint("owner", i), target, length)
+					send("\ufeff ")
+					ends = append(ends, end)
+				}
+				for _, who := range []string{"cleo", "admin"} {
+					for _, target := range []string{"/api/links/bulk", "/api/import"} {
+						if w := r.as(who, "POST", target, oneBulk); w.Code != 200 {
+							t.Errorf("%s %d: %s got %d", target, length, who, w.Code)
+						}
+					}
+				}
+				for _, end := range ends {
+					if code := end(oneBulk); code != 200 {
+						t.Errorf("%s %d: a slow one got %d", target, length, code)
+					}
+				}
+			})
+		}
+	}
+}
+
+// The bodies on their way have a limit together, of which an admin's share is kept. A body that
+// stops to arrive gives back its room.
+func TestHeldUploadsGiveBackTheirRoom(t *testing.T) {
+	for target, test := range map[string]struct{ size, most, blank int }{
+		"/api/import":     {4<<20 - 1, 5, 200},
+		"/api/links/bulk": {1<<20 - 1, 20, 400},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, func(c *functions.Config) { c.HostAddress = "" })
+			var sends []func(string)
 			var ends []func(string) int
-			for i := range room.most {
-				if code := r.as("cleo", "POST", "/api/links/bulk",
-					oneBulk).Code; i < 15 && code != 200 {
-					t.Fatalf("%s: with %d idle ones, another call got %d", target, i, code)
-				}
-				ends = append(ends, r.upload(fmt.Sprint("owner", i), target, room.length))
+			held := strings.Repeat(" ", test.size)
+			for i := range test.most {
+				send, end := r.upload(fmt.Sprint("owner", i), target, -1)
+				send(held)
+				sends, ends = append(sends, send), append(ends, end)
 			}
-			w := r.as("cleo", "POST", "/api/import", oneBulk)
+			w := r.as("cleo", "POST", "/api/import", held)
 			wantProblem(t, w, 503, "busy", "")
-			if w.Header().Get("Retry-After") == "" || r.metrics.LimitRefused("busy").Value() < 1 {
+			if w.Header().Get("Retry-After") == "" || r.metrics.LimitRefused("busy").Value() != 1 {
 				t.Errorf("%s: got %v", target, w.Header())
 			}
-			for _, target := range []string{"/api/links/bulk", "/api/import"} {
-				if w := r.as("admin", "POST", target, oneBulk); w.Code != 200 {
-					t.Errorf("with %d idle ones, an admin got %d", room.most, w.Code)
+			if w := r.as("cleo", "POST", "/api/import", oneBulk); w.Code != 200 {
+				t.Errorf("%s: a small one got %d", target, w.Code)
+			}
+			admins := strings.Repeat(" ", 4<<20-len(oneBulk)) + oneBulk
+			if w := r.as("admin", "POST", "/api/import", admins); w.Code != 200 {
+				t.Errorf("%s: an admin got %d", target, w.Code)
+			}
+			if code := ends[0](""); code != test.blank {
+				t.Errorf("%s: a blank one got %d", target, code)
+			}
+			if w := r.as("cleo", "POST", target, held); w.Code != test.blank {
+				t.Errorf("%s: with room for one, got %d", target, w.Code)
+			}
+			time.Sleep(3 * time.Second)
+			for i := range test.most {
+				if i > 0 {
+					sends[i](" ")
+				}
+				_, end := r.upload(fmt.Sprint("other", i), target, -1)
+				if code := end(held); code != test.blank {
+					t.Errorf("%s: after them, got %d", target, code)
 				}
 			}
-			for _, end := range ends {
-				end("")
-			}
-			for i := range 15 { // everything that was taken is back
-				ends[i] = r.upload(fmt.Sprint("owner", i), "/api/import", -1)
-			}
-			for _, end := range ends[:15] {
-				if code := end(`{"longUrl":"https://example.com/"}`); code != 200 {
-					t.Errorf("%s: a slow one got %d", target, code)
+			for _, end := range ends[1:] {
+				if code := end(""); code != 408 {
+					t.Errorf("%s: one that stopped to arrive got %d", target, code)
 				}
 			}
 		})
+	}
+}
+
+// A body may take its time, if it arrives at 50 KB a second, but not for ever.
+func TestSlowUploads(t *testing.T) {
+	for want, wait := range map[int]time.Duration{200: 100, 408: 150} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, func(c *functions.Config) { c.HostAddress = "" })
+			send, end := r.upload("ann", "/api/import", 4<<20)
+			for range 130 {
+				send(strings.Repeat(" ", 6000))
+				time.Sleep(wait * time.Millisecond)
+			}
+			if code := end("x"); code != want {
+				t.Errorf("with %d ms between parts, got %d", wait, code)
+			}
+		})
+	}
+}
+
+// The time limit holds on a connection too, and a response comes before it is closed.
+func TestHeldUploadOnAConnection(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for seconds")
+	}
+	r := newRig(t, func(c *functions.Config) { c.HostAddress = "" })
+	r.as("ann", "GET", "/api/me", "") // makes the key
+	s := httptest.NewServer(r)
+	defer s.Close()
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	fmt.Fprintf(conn, "POST /api/import HTTP/1.1\r\nHost: x\r\nX-Api-Key: %s\r\n"+
+		"Content-Length: 4000000\r\n\r\n%s", r.keys.of["ann"], strings.Repeat(" ", 1<<20))
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || resp.StatusCode != 408 {
+		t.Fatalf("got %+v, %v", resp, err)
+	}
+	if w := r.as("ann", "POST", "/api/links/bulk", oneBulk); w.Code != 200 {
+		t.Errorf("after it, got %d", w.Code)
 	}
 }
 
@@ -114,7 +206,7 @@ func TestOneUploadOfAnOwner(t *testing.T) {
 			{"crew2", map[string]int{"ann": let, "crew": busy, "ops": let, "crew2": busy, "ben": busy}},
 			{"admin", map[string]int{"ann": let, "crew": let, "admin": busy}},
 		} {
-			end := r.upload(of.idle, "/api/links/bulk", -1)
+			_, end := r.upload(of.idle, "/api/links/bulk", -1)
 			for who, want := range of.want {
 				for _, target := range []string{"/api/links/bulk", "/api/import"} {
 					if w := r.as(who, "POST", target, oneBulk); w.Code != want {
@@ -142,7 +234,7 @@ func TestFewRunAtOnce(t *testing.T) {
 			c.Links = slowStore{c.Links.(*linkstest.Fake), slow(time.Second)}
 		})
 		const file, let, busy = "no file", 400, 503
-		late := r.upload("late", "/api/import", -1)
+		_, late := r.upload("late", "/api/import", -1)
 		for _, round := range []struct {
 			running       []string
 			others, admin int
@@ -153,7 +245,7 @@ func TestFewRunAtOnce(t *testing.T) {
 		} {
 			var all sync.WaitGroup
 			for _, who := range round.running {
-				end := r.upload(who, "/api/links/bulk", -1)
+				_, end := r.upload(who, "/api/links/bulk", -1)
 				all.Go(func() {
 					if code := end(oneBulk); code != 200 {
 						t.Errorf("%s of %v got %d", who, round.running, code)

@@ -1,7 +1,6 @@
 package functions
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +45,7 @@ func (s *service) importLinks(
 	}
 	defer leave()
 	var records []transfer.Record
-	var file io.Reader = &timedReader{ctx, bytes.NewReader(body)}
+	var file io.Reader = &timedReader{ctx, &body}
 	if format == auto {
 		if format, file, err = transfer.Guess(file); err != nil {
 			return badRequest("file", "The format cannot be guessed", err.Error(), "format")

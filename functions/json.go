@@ -19,52 +19,58 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"tiney/link"
+	"tiney/transfer"
 )
 
 // maxBody is the longest body that is read, in bytes: the longest URL with most of its characters
 // escaped, and a little more.
 const maxBody = 16 << 10
 
+// BodyTime is how long a client may take to send a request's body.
+const BodyTime = 15 * time.Second
+
 // readBody reads a request's body, up to most bytes, without a byte order mark. The error is a
 // problem.
 func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
+	var body bytes.Buffer // grows by what arrives: clients may announce a body that never comes
+	err := receive(w, r, most, func(in io.Reader) error {
+		_, err := body.ReadFrom(in)
+		return err
+	})
+	return bytes.TrimPrefix(body.Bytes(), byteOrderMark), err
+}
+
+var byteOrderMark = []byte("\ufeff")
+
+// receive calls read with a request's body, up to most bytes. The error is a problem.
+func receive(
+	w http.ResponseWriter, r *http.Request, most int64, read func(io.Reader) error,
+) error {
 	codings := strings.Join(r.Header.Values("Content-Encoding"), ",")
 	for coding := range strings.SplitSeq(codings, ",") {
 		if coding = strings.TrimSpace(coding); coding != "" &&
 			!strings.EqualFold(coding, "identity") {
-			return nil, codingProblem
+			return codingProblem
 		}
 	}
 	begun := time.Now()
-	var body bytes.Buffer
-	// Make room for a large body only: few such requests run at once. Any other client may announce
-	// a body that never comes.
-	if most > maxBody {
-		body.Grow(int(roomFor(r, most)) + bytes.MinRead)
-	}
-	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, most))
+	err := read(http.MaxBytesReader(w, r.Body, most))
 	if w, ok := w.(*statusWriter); ok {
 		w.waiting.putOff(time.Since(begun))
 	}
 	var tooLarge *http.MaxBytesError
 	switch {
+	case err == nil, err == io.EOF:
+		return nil
+	case err == error(busyProblem):
+		return err
 	case errors.As(err, &tooLarge):
-		return nil, tooLargeProblem(most)
+		return tooLargeProblem(most)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, timeoutProblem
-	case err != nil:
-		return nil, badRequest("body", "The body is not complete",
-			"The body ended before it was complete. Send the request again.", "")
+		return timeoutProblem
 	}
-	return bytes.TrimPrefix(body.Bytes(), []byte("\ufeff")), nil
-}
-
-// roomFor returns how long a request's body may be, of which up to most bytes are read.
-func roomFor(r *http.Request, most int64) int64 {
-	if r.ContentLength < 0 { // unknown
-		return most
-	}
-	return min(r.ContentLength, most)
+	return badRequest("body", "The body is not complete",
+		"The body ended before it was complete. Send the request again.", "")
 }
 
 // readJSON is readBody, and refuses a body whose Content-Type is not JSON.
@@ -239,34 +245,12 @@ func isJSON(contentType string, kinds ...string) bool {
 		(!given || slices.Contains([]string{"utf-8", "utf8"}, strings.ToLower(charset)))
 }
 
-// decodeFirst decodes the first elements of a list, up to most, or null. It skips the others: a
-// list of megabytes may have hundreds of thousands.
-func decodeFirst[T any](d *jsontext.Decoder, list *[]T, most int) error {
-	if d.PeekKind() != '[' {
-		return json.UnmarshalDecode(d, list)
-	}
-	_, err := d.ReadToken()
-	for *list = (*list)[:0]; err == nil && d.PeekKind() != ']'; {
-		if len(*list) == most {
-			err = d.SkipValue()
-			continue
-		}
-		var element T
-		err = json.UnmarshalDecode(d, &element)
-		*list = append(*list, element)
-	}
-	if err == nil {
-		_, err = d.ReadToken()
-	}
-	return err
-}
-
 // tags are the tags of a link. It decodes up to the first that is too many.
 type tags []string
 
 // UnmarshalJSONFrom decodes a list, or null.
 func (t *tags) UnmarshalJSONFrom(d *jsontext.Decoder) error {
-	return decodeFirst(d, (*[]string)(t), link.MaxTags+1)
+	return transfer.DecodeFirst(d, (*[]string)(t), link.MaxTags+1)
 }
 
 // optional is a member of a JSON merge patch (RFC 7396), in which null differs from a missing

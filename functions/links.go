@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -121,7 +122,15 @@ func (s *service) permittedBy(
 	if err == nil {
 		err = permit(who, l)
 	}
-	return l, err
+	return l, hideDamage(who, err)
+}
+
+// hideDamage lets a damaged link be as if there were none, to owners: it has no owner any more.
+func hideDamage(who access.Caller, err error) error {
+	if errors.Is(err, link.ErrDamaged) && who.Owner != "" && !who.Admin {
+		return fmt.Errorf("%w: %w", notFoundProblem, err)
+	}
+	return err
 }
 
 // readLink handles GET /api/links/{alias}.
@@ -233,5 +242,5 @@ func (s *service) changeLink(
 	if err == nil && wrote {
 		s.Metrics.LinkEdited.Add(1)
 	}
-	return l, err
+	return l, hideDamage(who, err)
 }

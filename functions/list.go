@@ -27,6 +27,7 @@ const totalsTime = 3 * time.Second
 // filter says which links a list has.
 type filter struct {
 	owner, q, state string
+	words           []string // of q, unless that is a short URL
 	tags            []string
 	domain          *link.Domain // nil: all
 	export          string       // sets its cursors apart from those of lists
@@ -39,7 +40,7 @@ func (s *service) listLinks(
 	query := parametersOf(r)
 	owner, err := query.owner(who)
 	f := filter{owner: owner, domain: s.domainFilter(&query)}
-	f.q, f.tags = s.search(&query)
+	s.search(&query, &f)
 	if query.Has("state") {
 		f.state = query.oneOf("state", stateLive,
 			string(link.StateExpired), string(link.StateDisabled), string(link.StateDeleted))
@@ -120,13 +121,11 @@ func (s *service) domainFilter(query *parameters) *link.Domain {
 	return &d
 }
 
-// listAlias returns the link with this name, or none if f, apart from its q, excludes it. all: it
-// may be any owner's.
+// listAlias returns the link with this name, or none if f excludes it. all: it may be any owner's.
 func (s *service) listAlias(ctx context.Context, a link.Name, f filter, all bool) (
 	[]link.Link, error,
 ) {
 	l, err := s.Links.Read(ctx, a)
-	f.q = ""
 	switch {
 	case errors.Is(err, link.ErrNotFound), errors.Is(err, link.ErrDamaged):
 		return nil, nil
@@ -138,11 +137,10 @@ func (s *service) listAlias(ctx context.Context, a link.Name, f filter, all bool
 	return []link.Link{l}, nil
 }
 
-// keep returns a function that reports whether a link is in the list: each word of q is in its
+// keep returns a function that reports whether a link is in the list: each of the words is in its
 // alias, long URL, title or a tag, and it has all tags, both in any case. Without a state, the list
 // has all links except deleted ones.
 func (f filter) keep(now time.Time) func(link.Link) bool {
-	words := wordsOf(f.q)
 	var tags []string
 	for _, tag := range f.tags {
 		tags = append(tags, fold(tag))
@@ -157,7 +155,7 @@ func (f filter) keep(now time.Time) func(link.Link) bool {
 		if !f.inDomain(l) {
 			return false
 		}
-		if len(words)+len(tags) == 0 {
+		if len(f.words)+len(tags) == 0 {
 			return true
 		}
 		texts := make([]string, 0, len(l.Tags)+3)
@@ -168,7 +166,7 @@ func (f filter) keep(now time.Time) func(link.Link) bool {
 			return false
 		}
 		texts = append(texts, fold(string(l.Alias())), fold(l.LongURL), fold(l.Title))
-		return all(words, func(word string) bool {
+		return all(f.words, func(word string) bool {
 			return slices.ContainsFunc(texts, func(text string) bool {
 				return strings.Contains(text, word)
 			})

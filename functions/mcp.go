@@ -11,6 +11,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -127,18 +128,17 @@ func (s *service) serveMCP(
 	response := newRecorder()
 	s.tools().ServeHTTP(response, inner)
 	contentType, text := response.Header().Get("Content-Type"), response.body.Bytes()
-	isError := bytes.Contains(text, fmt.Appendf(nil, `"id":%s,"error":`, own))
 	switch {
 	case response.status >= 500, len(text) == 0 && response.status == http.StatusOK:
 		return fmt.Errorf("mcp: %d %s", response.status, text)
 	case response.status >= 400 && !isJSON(contentType, "application/json"):
 		refused = rpcError(jsonrpc.CodeInvalidRequest, strings.TrimSpace(string(text)))
-		if bytes.Contains(text, []byte("not handled")) {
+		if bytes.HasPrefix(text, []byte("JSON RPC not handled: ")) {
 			refused = rpcError(jsonrpc.CodeMethodNotFound, "There is no such method.")
 		}
 		refuse(w, id, refused)
 		return nil
-	case isError && bytes.Contains(text, []byte("unmarshaling")): // into a type of Go
+	case wrongType.Match(text):
 		refuse(w, id, rpcError(jsonrpc.CodeInvalidParams,
 			"A member of params has another type than this method takes."))
 		return nil
@@ -152,6 +152,10 @@ func (s *service) serveMCP(
 	_, _ = w.Write(bytes.ReplaceAll(text, own, id))
 	return nil
 }
+
+// wrongType matches the library's error if it cannot decode params into a type of Go.
+var wrongType = regexp.MustCompile(`(?m)^(?:data: )?\{"jsonrpc":"2.0","id":"\w+",` +
+	`"error":\{"code":[-\d]+,"message":"handling '[\w/]+': (?:invalid params: )?unmarshaling `)
 
 // message is a message of JSON-RPC. Members that are not here are left out.
 type message struct {
@@ -384,8 +388,8 @@ func (a argument) read(value jsontext.Value) jsontext.Value {
 		_ = json.Unmarshal(value, &text)
 		inner := jsontext.Value(text)
 		switch kind := inner.Kind(); {
-		case may("array") && kind != '[', tooDeep(inner), !inner.IsValid():
-		case may("array"), may("integer") && kind == '0', may("null") && kind == 'n',
+		case tooDeep(inner), !inner.IsValid():
+		case may("array") && kind == '[', may("null") && kind == 'n', may("integer") && kind == '0',
 			may("boolean") && (kind == 't' || kind == 'f'):
 			value = inner
 		}

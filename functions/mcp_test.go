@@ -105,8 +105,8 @@ func TestToolsCallTheAPI(t *testing.T) {
 func TestArgumentsAsText(t *testing.T) {
 	r := newRig(t)
 	for tags, want := range map[string]string{`["a","b"]`: `["a","b"]`, `"[\"a\",\"b\"]"`: `["a","b"]`,
-		`"a,b"`: `["a,b"]`, `"a"`: `["a"]`, `"[a"`: `["[a"]`, `"null"`: `["null"]`, `"[]"`: `[]`,
-		`" [\"a\"] "`: `["a"]`, `"{}"`: `["{}"]`, `"5"`: `["5"]`, `null`: `[]`} {
+		`"a,b"`: `["a,b"]`, `"a"`: `["a"]`, `"[a"`: `["[a"]`, `"null"`: `[]`, `"[]"`: `[]`,
+		`"nulls"`: `["nulls"]`, `" [\"a\"] "`: `["a"]`, `"{}"`: `["{}"]`, `"5"`: `["5"]`, `null`: `[]`} {
 		r.calls("ann", "shorten", `{"longUrl":"https://example.com/tags","alias":"tags"}`)
 		got, _ := r.calls("ann", "editLink", `{"alias":"tags","tags":`+tags+`}`)
 		text, _ := json.Marshal(got.StructuredContent["tags"])
@@ -123,6 +123,7 @@ func TestArgumentsAsText(t *testing.T) {
 	}
 	for change, want := range map[string]string{
 		`"forward":"query"`:                    `"forward":["query"]`,
+		`"forward":"null"`:                     `"forward":[]`,
 		`"forward":"[\"Path\"]"`:               `"forward":["path"]`,
 		`"forward":["QUERY","Path"]`:           `"forward":["query","path"]`,
 		`"statusCode":"301"`:                   `"statusCode":301`,
@@ -276,6 +277,7 @@ func TestMessagesThatAreRefused(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"method":"nope"}`:                                    -32601,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"nope"}}`:     -32602,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"listKeys"}}`: -32602,
+		`{"jsonrpc":"not handled","id":1,"method":"ping"}`:                            -32600,
 	} {
 		w := r.message("bob", body)
 		var answer struct{ Error struct{ Code float64 } }
@@ -343,6 +345,12 @@ func TestMessagesAsTheyAre(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"\ud800"}}`} {
 		if w := r.message("ann", body); !strings.Contains(w.Body.String(), `"error":{"code":-32`) {
 			t.Errorf("%s: %d %s", body, w.Code, w.Body)
+		}
+	}
+	for _, name := range []string{"unmarshaling", "handling 'ping': unmarshaling "} {
+		if w := r.message("ann", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+
+			name+`"}}`); !strings.Contains(w.Body.String(), "unknown tool") {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
 		}
 	}
 	wrong := []string{"5", `"x"`, "[]", "{}", "true", "null", "[{}]", `{"a":[5]}`}

@@ -88,8 +88,9 @@ var (
 		about("owner")
 	disabledTargetProblem = newProblem(http.StatusForbidden, "target-disabled",
 		"This URL's link is disabled",
-		"The link of this URL is disabled, so the URL gets no new one. Its owner can enable that "+
-			"link, or choose an alias for another one.")
+		"The link of this URL is disabled, so the URL gets no new one. Choose an alias to make "+
+			"another one. If the link is yours, and an admin has not taken it down, you can "+
+			"enable it.")
 	invalidCredentialsProblem = newProblem(http.StatusUnauthorized, "credentials-invalid",
 		"These credentials are not valid",
 		"The API key or token is malformed, unknown, expired or revoked. Send a valid one, as "+

@@ -71,24 +71,29 @@ func (p *parameters) texts(name string) []string {
 
 // Limits of searches. A list compares each word with megabytes of links.
 const (
-	maxSearch      = 200 // characters, as code points
+	maxSearch      = 200 // characters, as code points, of several words; one may be a long URL
 	maxSearchWords = 20  // different ones
 	maxSearchTags  = 20
 )
 
-// search returns the parameters q and tag, by which lists are searched. A short URL as q is not
-// compared with anything, and may have a long query behind it.
-func (s *service) search(p *parameters) (q string, tags []string) {
-	q, tags = p.text("q"), p.texts("tag")
-	_, isLink := s.Rules.NameOf(q)
-	if !isLink && (utf8.RuneCountInString(q) > maxSearch || len(wordsOf(q)) > maxSearchWords) {
-		p.wrong("q", fmt.Sprintf("q may have at most %d characters, and %d different words.",
-			maxSearch, maxSearchWords))
+// search sets what the parameters q and tag search a list by. A short URL as q is not compared with
+// anything, and may have a long query behind it.
+func (s *service) search(p *parameters, f *filter) {
+	f.q, f.tags = p.text("q"), p.texts("tag")
+	if _, isLink := s.Rules.NameOf(f.q); !isLink {
+		f.words = wordsOf(f.q)
 	}
-	if len(tags) > maxSearchTags {
+	switch words := len(f.words); {
+	case words > maxSearchWords,
+		words > 1 && utf8.RuneCountInString(f.q) > maxSearch,
+		words == 1 && len(f.words[0]) > link.MaxLongURLBytes:
+		p.wrong("q", fmt.Sprintf("q may have at most %d different words, and %d characters; one "+
+			"word may be a URL of at most %d bytes.", maxSearchWords, maxSearch,
+			link.MaxLongURLBytes))
+	}
+	if len(f.tags) > maxSearchTags {
 		p.wrong("tag", fmt.Sprintf("tag may be given at most %d times.", maxSearchTags))
 	}
-	return q, tags
 }
 
 // owner returns the owner that a query names, or the caller. See ownerFor.

@@ -594,6 +594,8 @@ func TestNoSearchTakesMuch(t *testing.T) {
 		"words at the end": {"q": {ends}},
 		"and one nowhere":  {"q": {ends + "nowhere"}},
 		"long ones":        {"q": {strings.Repeat("a", 198) + "ü"}},
+		"half a URL":       {"q": {strings.Repeat("a", 2048) + "ü"}},
+		"a URL":            {"q": {"https://example.com/" + strings.Repeat("a", 4000) + "b"}},
 		"two halves":       {"q": {strings.Repeat("a", 99) + "ab " + strings.Repeat("a", 97) + "b"}},
 		"ten":              {"q": {"aaaaaaaaab aaaaaaaaac aaaaaaaaad aaaaaaaaae aaaaaaaaaf aaaaaaaaag"}},
 		"tags":             {"tag": tags},

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"tiney/functions"
 	"tiney/handler/app"
 	"tiney/telemetry"
 )
@@ -51,10 +52,8 @@ func main() {
 const (
 	// drainTimeout is how long requests have to finish when the process stops.
 	drainTimeout = 10 * time.Second
-	// headerTimeout and bodyTimeout are how long a client may take to send a request's headers, and
-	// then its body.
+	// headerTimeout is how long a client may take to send a request's headers.
 	headerTimeout = 5 * time.Second
-	bodyTimeout   = 15 * time.Second
 	// maxHeader is the limit for a request's headers, in bytes. A credential may take 24 KiB of it.
 	// Without one, browsers and proxies send at most half of it.
 	maxHeader = 32 << 10
@@ -147,7 +146,7 @@ func newServer(handler http.Handler, hosted bool, log *slog.Logger) *http.Server
 		// Not by ReadTimeout, which on a new connection includes the time before the request.
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Body != http.NoBody {
-				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(functions.BodyTime))
 			}
 			handler.ServeHTTP(w, r)
 		}),

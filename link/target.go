@@ -64,7 +64,7 @@ func (r Rules) checkTarget(longURL string, owned bool) string {
 		(ok || slices.Contains(hostSchemes, LowerASCII(target.scheme))):
 		return "The URL has no host."
 	case extra: // apps have rules of their own for what they open
-		return r.checkOwn(HostOf(longURL), longURL)
+		return r.checkHostAndLength(HostOf(longURL), longURL)
 	case strings.Contains(target.authority, "@"):
 		return "The URL contains a user name or password; remove everything before the @ and the " +
 			"@ itself."
@@ -92,7 +92,7 @@ func (r Rules) checkTarget(longURL string, owned bool) string {
 		return fmt.Sprintf("The URL's host contains a mark that no domain can have (%U): remove "+
 			"it, and any others around the URL.", c)
 	}
-	return r.checkOwn(h, longURL)
+	return r.checkHostAndLength(h, longURL)
 }
 
 // markIn returns the first punctuation that no domain can have in a host that the parser has
@@ -110,8 +110,8 @@ func markIn(host string) (rune, bool) {
 	return 0, false
 }
 
-// checkOwn returns what is wrong with a long URL that leads to a host, or "".
-func (r Rules) checkOwn(h Host, longURL string) string {
+// checkHostAndLength returns what is wrong with a long URL that leads to a host, or "".
+func (r Rules) checkHostAndLength(h Host, longURL string) string {
 	if r.own(h) {
 		return "The URL leads to the host of this URL shortener itself; send the URL that the " +
 			"link should lead to."

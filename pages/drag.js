@@ -8,7 +8,7 @@ const quote = /[\p{Pi}\p{Pf}‚„"'`＂＇]/u;
 // unwrapped returns a text without the white space, invisible characters, quotes and brackets around
 // it. A closing mark goes only with its opening one: some URLs end in one.
 export function unwrapped(text) {
-  for (;;) {
+  for (let most = 8; most > 0; most--) { // nobody pastes more, and each takes time
     text = text.replace(/^[\s\p{Cf}\p{DI}]+|[\s\p{Cf}\p{DI}]+$/gu, "");
     const open = text.charAt();
     if (!quote.test(open) && !/[\p{Ps}<＜]/u.test(open) || /^\[[\da-f.]*:[\da-f:.]*]/i.test(text)) return text;
@@ -18,6 +18,7 @@ export function unwrapped(text) {
     if (quote.test(open) ? quote.test(close) : /[\p{Pe}>＞]/u.test(close) && [1, 2].includes(close.charCodeAt() - open.charCodeAt())
       && inside.split(close).length > inside.split(open).length) text = inside.slice(0, -1);
   }
+  return text;
 }
 
 // complete returns a typed URL as browsers complete it: with https, unless it has a scheme, or most

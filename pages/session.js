@@ -154,7 +154,9 @@ export function signOut() {
   if (session.draft()?.length && !confirm("What you typed is not saved. Sign out, and lose it?")) return;
   try {
     localStorage.setItem(names.out, Date.now()); // which other tabs hear
-  } catch { /* full, or not allowed */ }
+  } catch { // full, or not allowed
+    tabs.postMessage({ out: true });
+  }
   forgetMe();
   reload();
 }
@@ -217,6 +219,7 @@ const tells = () => me && me.owner !== "admin" && (!document.hidden || Date.now(
 tabs.onmessage = ({ data }) => {
   if (data.asks && tells()) tabs.postMessage({ credential: token });
   if (data.credential) heard(data.credential);
+  if (data.out && token) leave();
 };
 
 window.addEventListener("storage", ({ key }) => key === names.out && token && leave());

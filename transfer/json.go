@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -184,23 +183,24 @@ type few []string
 
 // UnmarshalJSONFrom decodes the list.
 func (f *few) UnmarshalJSONFrom(in *jsontext.Decoder) error {
-	*f = nil
-	switch in.PeekKind() {
-	case 'n':
-		return in.SkipValue()
-	case '[':
-	default:
-		return cmp.Or(in.SkipValue(), errKind)
+	return DecodeFirst(in, (*[]string)(f), maxFew)
+}
+
+// DecodeFirst decodes the first elements of a list, up to most, or null. It skips the others: a
+// list of megabytes may have hundreds of thousands.
+func DecodeFirst[T any](in *jsontext.Decoder, list *[]T, most int) error {
+	if in.PeekKind() != '[' {
+		return json.UnmarshalDecode(in, list)
 	}
 	_, err := in.ReadToken()
-	for err == nil && in.PeekKind() != ']' {
-		if len(*f) == maxFew {
+	for *list = (*list)[:0]; err == nil && in.PeekKind() != ']'; {
+		if len(*list) == most {
 			err = in.SkipValue()
 			continue
 		}
-		var text string
-		err = json.UnmarshalDecode(in, &text)
-		*f = append(*f, text)
+		var element T
+		err = json.UnmarshalDecode(in, &element)
+		*list = append(*list, element)
 	}
 	if err == nil {
 		_, err = in.ReadToken()

@@ -119,11 +119,7 @@ func New(
 		provider.Failed = func(err error) {
 			log.Warn(telemetry.LogProviderUnavailable, "error", err)
 		}
-		provider.Lost = func(what access.Lost, reason string) {
-			log.Warn(map[access.Lost]string{access.LostGroups: telemetry.LogGroupsLost,
-				access.LostRoles: telemetry.LogRolesLost,
-				access.LostKey:   telemetry.LogProviderKeyLost}[what], "reason", reason)
-		}
+		provider.Lost = func(message, reason string) { log.Warn(message, "reason", reason) }
 		who.OIDC = &provider
 	}
 	callers, err := access.New(who, a.Links.Keys, now)

@@ -478,7 +478,7 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 		}
 	}
 	for name, wrong := range map[string]string{"TABLE_CONNECTION__AccountName": "a",
-		"AzureWebJobsStorage__tenantId": "t", "gc_blob_lock_connection__accountName": "a"} {
+		"AzureWebJobsStorage__clientSecret": "t", "gc_blob_lock_connection__accountName": "a"} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(name, wrong)
 			_, err := ReadSettings(environment("AzureWebJobsStorage", "",

@@ -135,6 +135,22 @@ func TestOperatorsOwn(t *testing.T) {
 	p.AwaitTrue(`fetch(document.querySelector("link[rel=manifest]").href).then((r) => r.ok)`)
 }
 
+// Where pages may not use the local storage, signing out signs out the other open tabs too.
+func TestSignOutWithoutLocalStorage(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	key := s.keyOf(t, "ada")
+	s.put(t, key, "mine", "")
+	first := s.manage(t, key)
+	second := first.Tab(t)
+	second.Open(s.url + "/manage")
+	second.Await("#list-rows", "/mine")
+	Eval[any](second, `void (Object.defineProperty(window, "localStorage", { get() { throw new Error("not allowed"); } }))`)
+	second.Click("#sign-out")
+	second.Await("#signin-says", "You are signed out")
+	first.AwaitTrue(find("#key-form") + "?.checkVisibility()")
+}
+
 // A tab signs in a second one, and signing out of one signs out all.
 func TestManageTabs(t *testing.T) {
 	t.Parallel()

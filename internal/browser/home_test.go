@@ -217,7 +217,7 @@ func TestProblems(t *testing.T) {
 	}
 	p.Fill("#url", "https://example.com/off")
 	p.Press(kb.Enter)
-	wrong("url", "The link of this URL is disabled")
+	wrong("url", "The link of this URL is disabled, so the URL gets no new one. Choose an alias")
 	if got := p.Text("#result"); got != "" {
 		t.Errorf("beside the error is %q", got)
 	}
@@ -243,6 +243,11 @@ func TestPastedURLs(t *testing.T) {
 		`.then(({ complete }) => Object.entries(`+string(data)+`).filter(([text, want]) => `+
 		`complete(text) !== want).map(([text]) => text + " becomes " + complete(text)).join("\n"))`); wrong != "" {
 		t.Error(wrong)
+	}
+	hostile := strings.Repeat("(", 4000) + strings.Repeat(".", 4000)
+	if got := Eval[string](p, `import(document.querySelector("link[rel=modulepreload]").href.replace("common", "drag"))`+
+		`.then(({ complete }) => complete("`+hostile+`"))`); got != "https://"+hostile[8:] {
+		t.Errorf("%d characters are left", len(got)) // each mark takes as long as the rest
 	}
 	longest := strings.Repeat("a", link.MaxAliasLength)
 	p.Fill("#url", "https://example.com/longest")

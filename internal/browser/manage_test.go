@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -1274,6 +1275,41 @@ func TestManageBehindAProxyThatCompresses(t *testing.T) {
 		p.choose("#picked-what", "delete")
 		p.Click("#picked-go")
 		p.Await("#toast", "1 link deleted")
+	}
+}
+
+// If only the first response lacks the tag of a link, the edit has that of the second.
+func TestManageBehindAProxyThatCompressesOnce(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	key := s.keyOf(t, "ada")
+	s.put(t, key, "mine", "")
+	to, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keeps atomic.Bool
+	matched := make(chan string, 1)
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	proxy.ModifyResponse = func(r *http.Response) error {
+		if !keeps.Load() {
+			r.Header.Del("ETag")
+		}
+		if r.Request.Method == "PATCH" {
+			matched <- r.Request.Header.Get("If-Match")
+		}
+		return nil
+	}
+	front := httptest.NewServer(proxy)
+	t.Cleanup(front.Close)
+	p := (&site{url: front.URL}).manage(t, key)
+	p.GoTo("#/link/mine", "#link-short", "/mine")
+	keeps.Store(true)
+	p.Fill("#title", "first")
+	p.Click("#save")
+	p.Await("#link-title", "first")
+	if got := <-matched; got == "" {
+		t.Error("the edit has no If-Match")
 	}
 }
 

@@ -65,6 +65,9 @@ var identityNames = []string{"accountName", "tableServiceUri", "blobServiceUri",
 
 const accountNames = 3
 
+// hostsForm matches what else can follow NAME__. It is the Functions host's own, or tells nothing.
+var hostsForm = regexp.MustCompile(`(?i)^(?:queueServiceUri|tenantId|(?:retry|diagnostics)__.*)$`)
+
 func parseConnection(getenv func(string) string, names []string) (c Connection, name string,
 	err error) {
 	for _, name = range names {
@@ -103,17 +106,13 @@ func misspelled(getenv func(string) string, name string) error {
 		if len(is) <= len(name) || !strings.EqualFold(is[:len(name)], name) || value == "" {
 			continue
 		}
-		rest := strings.ToLower(is[len(name):])
-		part := strings.TrimLeft(rest, "_:.-")
-		known := slices.IndexFunc(identityNames, func(known string) bool {
+		part := strings.TrimLeft(is[len(name):], "_:.-")
+		i := slices.IndexFunc(identityNames, func(known string) bool {
 			return strings.EqualFold(known, part)
 		})
-		switch {
-		case part == rest: // another setting
-		case known >= 0 && getenv(name+"__"+identityNames[known]) == value: // it works
-		case known < 0 && (!strings.HasPrefix(rest, "__") || part == "queueserviceuri" ||
-			strings.HasPrefix(part, "retry__") || strings.HasPrefix(part, "diagnostics__")):
-		default:
+		ours := i >= 0 && part != is[len(name):] ||
+			strings.HasPrefix(is[len(name):], "__") && !hostsForm.MatchString(part)
+		if ours && (i < 0 || getenv(name+"__"+identityNames[i]) != value) {
 			wrong = append(wrong, is)
 		}
 	}

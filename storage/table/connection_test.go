@@ -190,7 +190,8 @@ func TestMisspelledIdentitySettings(t *testing.T) {
 		"A__accountname": true, "A__AccountName": true, "a__accountName": true,
 		"A_accountName": true, "A:accountName": true, "A__tableServiceURI": true,
 		"A__clientID": true, "A__managedIdentityClientId": true, "A__managedIdentityObjectId": true,
-		"A__tenantId": true, "A__clientSecret": true, "A__serviceUri": true, "A__account": true,
+		"A__tenantId": false, "A__TENANTID": false, "A__tenant": true, "A__retryx": true,
+		"A__clientSecret": true, "A__serviceUri": true, "A__account": true,
 		"A__retry": true, "A__": true, "A__tableServiceUri ": true, "A:x": false,
 	} {
 		t.Run(name, func(t *testing.T) {

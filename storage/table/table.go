@@ -121,7 +121,8 @@ func (s *Service) Names(ctx context.Context, prefix string) (names []string, err
 			return nil, classify(call, err)
 		}
 		for _, t := range page.Tables {
-			if name := *t.Name; len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
+			name := *t.Name
+			if len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
 				names = append(names, name)
 			}
 		}

@@ -184,12 +184,13 @@ func (s linkState) share(e linkEvent) []linkState {
 			s.shared, s.etag = true, ""
 		}
 		all[0] = s
-		if s.live(e.from) && e.extends(s.end) && (!e.known() || e.told.end == end) {
+		// A later end than this one was given by others, while the link was looked at again.
+		if s.live(e.from) && e.extends(s.end) && (!e.known() || e.told.end >= end) {
 			later := s
 			later.end, later.etag = end, ""
 			later.past = later.remember(e.event, s)
 			had := strings.Contains(s.past, time.Unix(end, 0).UTC().Format(time.RFC3339))
-			if e.known() && !had { // else it may be cached with an end that it had before
+			if e.known() && e.told.end == end && !had { // else it may be cached with an end that it had before
 				all = nil
 			}
 			all = append(all, later)

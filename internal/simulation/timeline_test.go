@@ -94,7 +94,7 @@ func timelines(history []event) map[string]*timeline {
 			continue
 		}
 		for alias, t := range all {
-			if has(t.owner, "") && (alias == e.told.alias && e.told.end == *e.change.end ||
+			if has(t.owner, "") && (alias == e.told.alias && e.told.end >= *e.change.end ||
 				has(t.url, *e.change.url) && (!e.known() || e.mayHaveGiven(alias, history))) {
 				t.end = append(t.end, write[int64]{*e.change.end, e.call, e.done(), e.node, true})
 			}

@@ -102,8 +102,8 @@ func markIn(host string) (rune, bool) {
 	const allowed = "-_.:[]" + "·・׳״་"
 	readable, _ := idna.Punycode.ToUnicode(host)
 	for _, c := range readable {
-		ascii := c < utf8.RuneSelf // such as a backtick, which Unicode calls a symbol like emoji
-		if (unicode.IsPunct(c) || ascii && unicode.IsSymbol(c)) && !strings.ContainsRune(allowed, c) {
+		// Unicode takes a backtick, which stands around code, for a symbol.
+		if (unicode.IsPunct(c) || c == '`') && !strings.ContainsRune(allowed, c) {
 			return c, true
 		}
 	}

@@ -236,8 +236,7 @@ func TestMarksInHosts(t *testing.T) {
 		"example.com،", "example.com۔", "example।com", "ex%E2%80%9Cample.com", "%22example.com%22",
 		"example.com%E2%80%A6", "ex%2Cample.com", "xn--https-hw3b", "xn--https-hw3b.example", "“[::1]”",
 		"XN--HTTPS-HW3B.example", "“https", "example.com”:8080", "ｅxample．com；",
-		"example.com`", "`example.com", "ex$ample.com", "a+b.example", "example.com=", "~example.com",
-		"example.com%60"} {
+		"example.com`", "`example.com", "ex`ample.com", "example.com%60"} {
 		for _, longURL := range []string{"https://" + host + "/", "HTTP://" + host, "https://" + host + "?“q”"} {
 			_, err := rules(t, "https://tiney.to").New(link.Wish{LongURL: longURL, Owner: "ann"}, now)
 			var invalid *link.InvalidError

@@ -63,14 +63,14 @@ func TestWhatStorageAnswersIsReported(t *testing.T) {
 	}{
 		"errors that are expected": {
 			func(t *testing.T, r *rig, s *storage.Links) {
-				l := r.create(s, "https://example.com/", time.Hour)
+				l := r.create(s, "https://example.com/", 3*time.Minute)
 				if _, err := s.Get(ctx, l.Name); err != nil {
 					t.Error(err)
 				}
 				if _, err := s.Get(ctx, "nobody"); err == nil {
 					t.Error("found")
 				}
-				r.clock.Advance(2 * time.Hour)
+				r.clock.Advance(4 * time.Minute)
 				if _, err := s.Reap(ctx); err != nil {
 					t.Error(err)
 				}

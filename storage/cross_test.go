@@ -118,6 +118,8 @@ var crossings = map[string]struct {
 			l.Title = "late"
 			return l, nil
 		}), nil},
+	"reap by a guard, and an edit back": {there("a", url1, 0, brokenOff(setURL(url2)),
+		later(time.Hour)), reap, both(setURL(url1), giveOne), givesItAgain},
 	"two reapers": {there("a", url1, time.Hour, later(time.Hour)), reap, reap, nil},
 	"two reapers of a tombstone": {there("a", url1, time.Hour, later(time.Hour), reap,
 		later(linkstest.TombstoneKeep)), reap, reap, nil},
@@ -225,6 +227,20 @@ func brokenOff(do doing) doing {
 			return fmt.Errorf("it has not written the link: %w", err)
 		}
 		return nil
+	}
+}
+
+// giveOne shortens url1 for owner a. givesItAgain checks that it is given the same link again.
+func giveOne(ctx context.Context, r *rig, s *storage.Links) error {
+	l, _, err := s.Create(ctx, r.wish("a", "", url1, 0), "")
+	r.given = l.Name
+	return err
+}
+
+func givesItAgain(t *testing.T, r *rig, s *storage.Links) {
+	t.Helper()
+	if l, _, err := s.Create(ctx, r.wish("a", "", url1, 0), ""); err != nil || l.Name != r.given {
+		t.Errorf("its URL has %+v, %v, and had %s", l, err, r.given)
 	}
 }
 

@@ -66,6 +66,7 @@ type rig struct {
 	config  storage.Config
 	sender  *telemetry.Sender // gets the calls of the rig's stores; nil: nothing does
 	clicked bool              // there are clicks to be rolled up
+	given   link.Name         // see giveOne
 	// creates that were stopped too long, and whose second for repairs was over too early
 	left              atomic.Int64
 	*rawtables.Tables // around the proxy

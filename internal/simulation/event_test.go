@@ -95,11 +95,13 @@ func partition(alias string) string { return strings.ToLower(alias[:min(2, len(a
 func (e event) slow() bool { return e.ret-e.call > int64(900*time.Millisecond) }
 
 // mayHaveGiven reports whether a shorten may have written a link for its caller, and then given
-// another one: storage may not have responded, or the link may have left the index meanwhile.
+// another one: storage may not have responded, or the link may have left the index meanwhile, by a
+// change or about its end.
 func (e event) mayHaveGiven(alias string, history []event) bool {
 	return e.slow() || e.node.failedBetween(e.call, e.ret+1e9, writesOf(partition(alias)), alias) ||
 		slices.ContainsFunc(history, func(w event) bool {
-			return w.alias == alias && w.writes() && w.call <= e.ret && e.call <= w.done()
+			return w.alias == alias && w.writes() && w.call <= e.ret && e.call <= w.done() ||
+				w.told.alias == alias && e.from-60 <= w.told.end && w.told.end <= e.latest+60
 		})
 }
 

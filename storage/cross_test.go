@@ -851,7 +851,7 @@ func TestAnOperationThatWasStoppedTooLong(t *testing.T) {
 					other, s := r.other(), r.instance()
 					r.begin(op, other)
 					r.meet(n, false, func() {
-						r.clock.Advance(10 * time.Minute)
+						r.clock.Advance(90 * time.Minute) // links of an hour end
 						if err := patiently(func() error {
 							return reap(ctx, r, other)
 						}); err != nil {

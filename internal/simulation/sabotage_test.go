@@ -206,7 +206,7 @@ func TestSabotage(t *testing.T) {
 			by := "simulation, " + regexp.MustCompile(`[0-9]+ operations`).FindString(out)
 			if found == "" {
 				out, found = run(failed, "../../storage", "-timeout", "2m", "-run",
-					"Pair|Cross|AtAnyPoint|Renew|Stall|Late|Twice|RollUp|Forgets|Conform|Always")
+					"Pair|Cross|AtAnyPoint|Renew|Stall|Late|Twice|RollUp|Forgets|Conform|Always|Stopped|Former|Extended|Reapers|List")
 				by = "the tests of storage"
 			}
 			switch {

@@ -665,6 +665,8 @@ func TestAnIndexRowThatIsLate(t *testing.T) {
 		then  doing
 		fails bool // no other try gets a response
 	}{
+		"killed create, then the end": {operation{nil, create("a", "", url1, time.Minute)},
+			both(later(61*time.Second), reap), true},
 		"failed create, then another URL": {operation{nil, create("a", "", url1, 0)}, anyURL(url2),
 			true},
 		"failed create, then the end": {operation{nil, create("a", "", url1, time.Minute)},
@@ -710,6 +712,9 @@ func TestAnIndexRowThatIsLate(t *testing.T) {
 					if test.fails {
 						return faultproxy.Refuse
 					}
+				}
+				if inserts.Load() > 0 && strings.HasPrefix(name, "killed") {
+					return faultproxy.Refuse
 				}
 				return faultproxy.None
 			})

@@ -108,7 +108,7 @@ var mutants = []struct{ name, file, from, to string }{
 	{"a link that was extended at its end does not lead the index", "create.go",
 		"if _, _, err = c.s.index.put(ctx, l, seen); errors", "if errors"},
 	{"a list drops a row that was written anew", "strays.go",
-		"s.rows.delete(ctx, r.rowKey)", "s.rows.delete(ctx, rowKey{r.partition, r.key, table.Any})"},
+		"s.rows.delete(ctx, r.rowKey)", `s.rows.delete(ctx, rowKey{r.partition, r.key, "*"})`},
 	{"a transfer takes the row of its owner as it is", "edit.go",
 		"if err := e.s.owners.put(ctx, *next); err != nil {",
 		"if _, err := e.s.owners.insert(ctx, *next); err != nil && !errors.Is(err, table.ErrExists) {"},

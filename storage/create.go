@@ -264,10 +264,28 @@ func (c *creation) extend(ctx context.Context, r linkRow, seen indexRow) (link.L
 	}
 	// The link may have expired meanwhile, before it was written. A create that has read it then is
 	// about to put its own link into the index, or has done so. Only one of the two writes succeeds.
-	if _, _, err = c.s.index.put(ctx, l, seen); errors.Is(err, table.ErrChanged) {
-		err = errMoved
+	// The guard is for a crash before the second look, and stays if that shows anything.
+	guard, err := c.s.guard(ctx, l, l)
+	if err != nil {
+		return l, err
 	}
-	return l, err
+	added, _, err := c.s.index.put(ctx, l, seen)
+	if errors.Is(err, table.ErrChanged) {
+		return l, errMoved
+	}
+	moved := false
+	if err == nil {
+		moved, err = c.s.takeBack(ctx, l, added)
+	}
+	switch {
+	case err != nil:
+		return l, err
+	case moved:
+		return l, errMoved
+	case !c.s.endsSoon(l):
+		_ = c.s.expiry.delete(ctx, guard) // if this fails, the reaper deletes it
+	}
+	return l, nil
 }
 
 // insert inserts the wanted link under a fresh alias. It inserts the link's other rows first.

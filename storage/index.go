@@ -117,10 +117,17 @@ func (s *Links) enterIndex(ctx context.Context, l link.Link) (late bool, err err
 	if err != nil || added == "" {
 		return late, err
 	}
+	moved, err := s.takeBack(ctx, l, added)
+	return late || moved, err
+}
+
+// takeBack drops a row of the index that was just written for a link, if the link has moved to
+// another URL or owner meanwhile. The edit that did so may not have seen the row.
+func (s *Links) takeBack(ctx context.Context, l link.Link, added table.ETag) (moved bool, err error) {
 	there, err := s.links.get(ctx, l.Name)
 	if err != nil && !decided(err) || err == nil && there.LongURL == l.LongURL &&
 		there.Owner == l.Owner {
-		return late, err
+		return false, err
 	}
 	return true, s.index.drop(ctx, indexKey(l), added)
 }

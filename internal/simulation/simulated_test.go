@@ -68,12 +68,11 @@ func (n *simulated) ends(req *http.Request) {
 
 // stoodStill reports whether the node was stopped in the middle of a write for so long that the
 // write may have to be repaired. The service does not promise that repair if the node is killed or
-// cut off from storage at that moment. Reads repair nothing, and what the reaper and the like leave
-// is ended by the next one.
+// cut off from storage at that moment. Reads repair nothing, nor do roll-ups and the like.
 func (n *simulated) stoodStill(now time.Time) bool {
 	for req, at := range n.begun {
 		if now.Sub(at) > 30*time.Second && req.Method != http.MethodGet &&
-			!strings.HasPrefix(req.URL.Path, "/control/") {
+			(req.URL.Path == "/control/reap" || !strings.HasPrefix(req.URL.Path, "/control/")) {
 			return true
 		}
 	}

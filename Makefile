@@ -72,7 +72,7 @@ check: azurite kql oidcprovider useragents browser openapi mcp internal/country/
 	for packages in "$$(echo "$$all" | grep -vx $(ALONE:%=-e tiney/%))" $(ALONE:%=./%); do \
 		go test -race -parallel 8 -timeout 20m $$packages || failed=1; done; \
 	CGO_ENABLED=0 go test -p 1 -timeout 10m -run '^(TestEachPair|TestNo.*TakesMuch)$$' ./storage ./functions || failed=1; \
-	CGO_ENABLED=0 go test -timeout 20m -run '^TestSimulation$$' ./internal/simulation -simulation.operations 20000 \
+	CGO_ENABLED=0 go test -timeout 20m -run '^TestSimulation$$' ./internal/simulation -simulation.operations 100000 \
 		-simulation.seed $$(printf %d "0x$$(git rev-parse --short=12 HEAD 2>/dev/null || echo 1)") || failed=1; \
 	exit $$failed
 	@# Windows Consumption runs 32-bit executables, in which a 64-bit counter of a library may be

@@ -205,7 +205,7 @@ func (s linkState) share(e linkEvent) []linkState {
 
 // extends reports whether a shorten may give a link a later end.
 func (e event) extends(end int64) bool {
-	return end != 0 && 10*(*e.change.end-end) > *e.change.end-e.until-1
+	return end != 0 && *e.change.end > end && 10*(*e.change.end-end) > *e.change.end-e.until-1
 }
 
 // apply returns the state after a request, and the response to it. If late, the times in it are as

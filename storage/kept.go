@@ -35,13 +35,13 @@ type keptValue[T any] struct {
 
 func (k *kept[T]) get(ctx context.Context, key string, config *Config,
 	read func(context.Context) (T, error)) (value T, err error) {
-	k.mu.Lock()
-	v, ok := k.values[key]
-	k.mu.Unlock()
-	if age := config.Now().Sub(v.at); ok && age >= 0 && age < keptFor {
-		return v.value, nil
+	if v, ok := k.fresh(key, config); ok {
+		return v, nil
 	}
 	result := shared(ctx, &k.reading, key, config.Timeout, func(ctx context.Context) (T, error) {
+		if v, ok := k.fresh(key, config); ok { // by a read that ended since the first look
+			return v, nil
+		}
 		v := keptValue[T]{at: config.Now()}
 		var err error
 		if v.value, err = read(ctx); err == nil {
@@ -57,6 +57,14 @@ func (k *kept[T]) get(ctx context.Context, key string, config *Config,
 		return value, fmt.Errorf("reading statistics: %w in time: %w", link.ErrUnavailable,
 			ctx.Err())
 	}
+}
+
+func (k *kept[T]) fresh(key string, config *Config) (T, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	v, ok := k.values[key]
+	age := config.Now().Sub(v.at)
+	return v.value, ok && age >= 0 && age < keptFor
 }
 
 func (k *kept[T]) keep(key string, v keptValue[T]) {

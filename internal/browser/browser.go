@@ -321,12 +321,13 @@ func (p *Page) Fill(selector, text string) {
 // Click clicks with the mouse on an element, which has to be visible.
 func (p *Page) Click(selector string) {
 	p.t.Helper()
-	// What is below the statistics of a link moves until they are there. They may also fail.
-	Eval[any](p, `(async () => { const stats = document.querySelector("#stats-body"), element = `+
-		find(selector)+`; if (!stats?.checkVisibility() || !element || `+
-		`!(stats.compareDocumentPosition(element) & 4)) return null; for (let n = 0; n < 100 && `+
-		`(stats.hasAttribute("aria-busy") || !stats.children.length); n++) await new Promise((on) => `+
-		`setTimeout(on, 20)); return null; })()`)
+	// What is below the statistics of a link moves until they are there. They may also fail. A list
+	// that is read again replaces its rows.
+	Eval[any](p, `(async () => { const stats = document.querySelector("#stats-body"), moves = () => { `+
+		`const element = `+find(selector)+`; return element?.closest("#list-rows[aria-busy]") || `+
+		`stats?.checkVisibility() && element && stats.compareDocumentPosition(element) & 4 && `+
+		`(stats.hasAttribute("aria-busy") || !stats.children.length); }; for (let n = 0; n < 100 && `+
+		`moves(); n++) await new Promise((on) => setTimeout(on, 20)); return null; })()`)
 	click := chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible)
 	p.do(func(ctx context.Context, target *chromedp.Target) (none chromedp.Void, err error) {
 		for {

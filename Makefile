@@ -56,6 +56,9 @@ lint: ## compile and lint the Bicep files, if bicep or az bicep is there; warnin
 # emulator or a browser may stand still for longer than the service and its clients wait.
 ALONE = internal/browser storage internal/simulation internal/e2e
 
+# What also runs as a 32-bit executable.
+PURE = $(addprefix ./internal/,access clicks formats link telemetry) ./functions
+
 check: azurite kql oidcprovider useragents browser openapi mcp internal/country/node_modules/.installed ## what CI runs: linters, tidy modules, the packages, all tests with the race detector, Wine
 	@internal/dev/install.sh compiler chromium shellcheck
 	@files=$$(gofmt -l $$(find . -name node_modules -prune -o -name '*.go' -print)) && test -z "$$files" || \
@@ -77,9 +80,9 @@ check: azurite kql oidcprovider useragents browser openapi mcp internal/country/
 	exit $$failed
 	@# Windows Consumption runs 32-bit executables, in which a 64-bit counter of a library may be
 	@# misaligned. Not every machine runs them. A test run without tests finds out.
-	CGO_ENABLED=0 GOARCH=386 go vet ./link ./clicks ./transfer ./access ./telemetry ./functions ./storage/...
-	@if CGO_ENABLED=0 GOARCH=386 go test -run '^$$' ./link >/dev/null 2>&1; then set -x; \
-		CGO_ENABLED=0 GOARCH=386 go test ./link ./clicks ./transfer ./access ./telemetry ./functions && \
+	CGO_ENABLED=0 GOARCH=386 go vet $(PURE) ./storage/...
+	@if CGO_ENABLED=0 GOARCH=386 go test -run '^$$' ./internal/link >/dev/null 2>&1; then set -x; \
+		CGO_ENABLED=0 GOARCH=386 go test $(PURE) && \
 		CGO_ENABLED=0 GOARCH=386 go test -run 'Cache|Calls' ./storage; \
 		else echo "NOT CHECKED: the 32-bit tests, since this machine runs no 32-bit executables."; fi
 	@# Some machines cannot install or run Wine. They leave this out.

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"tiney/internal/azurite"
+	"tiney/internal/link"
 	"tiney/internal/useragents"
-	"tiney/link"
 	"tiney/storage/table"
 )
 

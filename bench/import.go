@@ -16,9 +16,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"golang.org/x/sync/errgroup"
 
+	"tiney/internal/formats"
+	"tiney/internal/link"
 	"tiney/internal/rawtables"
-	"tiney/link"
-	"tiney/transfer"
 )
 
 const (
@@ -40,7 +40,7 @@ func (b *bench) imports(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out := transfer.NewWriter(&file, transfer.NDJSON, link.Rules{Base: base})
+	out := formats.NewWriter(&file, formats.NDJSON, link.Rules{Base: base})
 	for n := range links {
 		l := &links[n]
 		l.CreatedAt = l.CreatedAt.AddDate(-2, 0, 0)
@@ -50,7 +50,7 @@ func (b *bench) imports(ctx context.Context) (string, error) {
 		if n%4 > 0 {
 			l.ExpiresAt = time.Time{}
 		}
-		if err := out.Write(transfer.Record{Link: *l}); err != nil {
+		if err := out.Write(formats.Record{Link: *l}); err != nil {
 			return "", err
 		}
 	}

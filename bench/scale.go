@@ -19,9 +19,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tiney/clicks"
 	"tiney/handler/app"
-	"tiney/link"
+	"tiney/internal/clicks"
+	"tiney/internal/link"
 	"tiney/storage"
 	"tiney/storage/memtable"
 	"tiney/storage/table"

@@ -13,12 +13,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"tiney/clicks"
 	"tiney/internal/azurite"
-	"tiney/link"
+	"tiney/internal/clicks"
+	"tiney/internal/link"
+	"tiney/internal/telemetry"
 	"tiney/storage"
 	"tiney/storage/table"
-	"tiney/telemetry"
 )
 
 const (

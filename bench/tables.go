@@ -12,8 +12,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"golang.org/x/sync/errgroup"
 
+	"tiney/internal/link"
 	"tiney/internal/rawtables"
-	"tiney/link"
 )
 
 // tables are tables that no other run uses, in the order of their settings.

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"strings"
 
-	"tiney/access"
-	"tiney/link"
+	"tiney/internal/access"
+	"tiney/internal/link"
 )
 
 // freeAlias handles GET /api/aliases/{alias}: whether a new link may have this alias, as alias or

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"tiney/functions"
+	"tiney/internal/link"
 	"tiney/internal/linkstest"
-	"tiney/link"
 )
 
 // anyCase makes the case of aliases not matter.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"tiney/functions"
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // withDomains gives the service the domains go.example, go.example:8080 and bücher.example, besides

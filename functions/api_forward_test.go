@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // What a link forwards is a list of names, each of which counts once. Null and an empty list are

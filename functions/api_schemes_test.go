@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"tiney/functions"
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // withSchemes lets owners shorten URLs with three further schemes.

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"tiney/clicks"
 	"tiney/functions"
-	"tiney/link"
+	"tiney/internal/clicks"
+	"tiney/internal/link"
 )
 
 // known is the link that benchmarks request.

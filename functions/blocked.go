@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/http"
 
-	"tiney/access"
-	"tiney/link"
+	"tiney/internal/access"
+	"tiney/internal/link"
 )
 
 // block handles PUT /api/blocked/{host}.

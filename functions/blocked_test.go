@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 func TestBlockedHosts(t *testing.T) {

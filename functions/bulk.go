@@ -8,9 +8,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"tiney/access"
-	"tiney/link"
-	"tiney/transfer"
+	"tiney/internal/access"
+	"tiney/internal/formats"
+	"tiney/internal/link"
 )
 
 const (
@@ -30,7 +30,7 @@ type bulkLinks []jsontext.Value
 
 // UnmarshalJSONFrom decodes a list up to the first link that is too many.
 func (b *bulkLinks) UnmarshalJSONFrom(d *jsontext.Decoder) error {
-	return transfer.DecodeFirst(d, (*[]jsontext.Value)(b), maxBulk+1)
+	return formats.DecodeFirst(d, (*[]jsontext.Value)(b), maxBulk+1)
 }
 
 // bulkResult is the response that a link would get in a request of its own.

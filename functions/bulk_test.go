@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tiney/access"
 	"tiney/functions"
-	"tiney/link"
+	"tiney/internal/access"
+	"tiney/internal/link"
 )
 
 // bulkResponse is the response of POST /api/links/bulk.

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"net/http"
 
-	"tiney/access"
-	"tiney/link"
+	"tiney/internal/access"
+	"tiney/internal/link"
 )
 
 // callerFunc is a handlerFunc that depends on the caller.

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"tiney/access"
 	"tiney/functions"
-	"tiney/link"
+	"tiney/internal/access"
+	"tiney/internal/link"
 )
 
 const adminKey = "the-admin-key-has-32-characters-!"

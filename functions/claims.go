@@ -8,9 +8,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"tiney/access"
-	"tiney/link"
-	"tiney/transfer"
+	"tiney/internal/access"
+	"tiney/internal/formats"
+	"tiney/internal/link"
 )
 
 const (
@@ -34,7 +34,7 @@ type oneClaim struct {
 
 // UnmarshalJSONFrom decodes a list up to the first claim that is too many.
 func (c *claims) UnmarshalJSONFrom(d *jsontext.Decoder) error {
-	return transfer.DecodeFirst(d, (*[]oneClaim)(c), maxClaims+1)
+	return formats.DecodeFirst(d, (*[]oneClaim)(c), maxClaims+1)
 }
 
 // claimResult is the outcome of a claim.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"tiney/functions"
+	"tiney/internal/link"
 	"tiney/internal/linkstest"
-	"tiney/link"
 )
 
 func TestClaims(t *testing.T) {

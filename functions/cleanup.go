@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"tiney/access"
+	"tiney/internal/access"
 )
 
 // reaperStats handles GET /api/admin/cleanup/stats: how the runs of the reaper went.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"tiney/functions"
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // told is a reaper with given statistics.

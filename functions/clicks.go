@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"tiney/access"
-	"tiney/link"
+	"tiney/internal/access"
+	"tiney/internal/link"
 )
 
 const (

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"unsafe"
 
-	"tiney/access"
-	"tiney/link"
-	"tiney/pages"
+	"tiney/internal/access"
+	"tiney/internal/link"
+	"tiney/internal/pages"
 )
 
 // domainOf returns the domain that a request is for. It is the default domain if the request names

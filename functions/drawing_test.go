@@ -5,7 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // slow is a response to a client that reads it only when it is told to.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"tiney/access"
-	"tiney/link"
+	"tiney/internal/access"
+	"tiney/internal/link"
 )
 
 const mergePatch = "application/merge-patch+json"

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // FuzzETags: a header that can be read means what its tags say, in however many lines they come.

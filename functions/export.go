@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"tiney/access"
-	"tiney/clicks"
-	"tiney/link"
-	"tiney/transfer"
+	"tiney/internal/access"
+	"tiney/internal/clicks"
+	"tiney/internal/formats"
+	"tiney/internal/link"
 )
 
 // maxExport is the most links in one page of an export.
@@ -28,9 +28,9 @@ func (s *service) export(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
 ) error {
 	query := parametersOf(r)
-	format := query.oneOf("format", string(transfer.NDJSON), string(transfer.CSV))
+	format := query.oneOf("format", string(formats.NDJSON), string(formats.CSV))
 	use := query.text("for")
-	if query.Has("for") && (use != "spreadsheet" || format != string(transfer.CSV)) {
+	if query.Has("for") && (use != "spreadsheet" || format != string(formats.CSV)) {
 		query.wrong("for",
 			"for may be spreadsheet, and only with format=csv. Leave it out otherwise.")
 	}
@@ -71,7 +71,7 @@ func (s *service) export(
 		return err
 	}
 	contentType := "application/x-ndjson"
-	if format == string(transfer.CSV) {
+	if format == string(formats.CSV) {
 		contentType = "text/csv; charset=utf-8"
 	}
 	setHeaders(w, contentType)
@@ -97,10 +97,10 @@ func (s *service) export(
 		page := s.Rules.Base.String() + "/api/export?" + query.Encode()
 		w.Header().Set("Link", "<"+page+`>; rel="next"`)
 	}
-	out := transfer.NewWriter(w, transfer.Format(format), s.Rules)
+	out := formats.NewWriter(w, formats.Format(format), s.Rules)
 	out.ForSpreadsheet = use != ""
 	for i, l := range links {
-		if err := out.Write(transfer.Record{Link: l, Total: totals[i]}); err != nil {
+		if err := out.Write(formats.Record{Link: l, Total: totals[i]}); err != nil {
 			return nil // the client has disconnected
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"tiney/access"
-	"tiney/telemetry"
+	"tiney/internal/access"
+	"tiney/internal/telemetry"
 )
 
 const (

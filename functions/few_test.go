@@ -14,8 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tiney/access"
 	"tiney/functions"
+	"tiney/internal/access"
 	"tiney/internal/linkstest"
 )
 

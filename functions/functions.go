@@ -14,11 +14,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tiney/access"
-	"tiney/clicks"
-	"tiney/link"
-	"tiney/pages"
-	"tiney/telemetry"
+	"tiney/internal/access"
+	"tiney/internal/clicks"
+	"tiney/internal/link"
+	"tiney/internal/pages"
+	"tiney/internal/telemetry"
 )
 
 // Config is what the functions work with. Every field is required unless it says otherwise.

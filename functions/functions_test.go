@@ -21,12 +21,12 @@ import (
 	"testing"
 	"time"
 
-	"tiney/access"
-	"tiney/clicks"
 	"tiney/functions"
+	"tiney/internal/access"
+	"tiney/internal/clicks"
+	"tiney/internal/link"
 	"tiney/internal/linkstest"
-	"tiney/link"
-	"tiney/telemetry"
+	"tiney/internal/telemetry"
 )
 
 // rig has all functions, over a fake store.

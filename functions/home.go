@@ -14,9 +14,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"tiney/access"
-	"tiney/link"
-	"tiney/pages"
+	"tiney/internal/access"
+	"tiney/internal/link"
+	"tiney/internal/pages"
 )
 
 // home handles GET / with a page to shorten a URL, and POST / with the page's form, which browsers

@@ -7,10 +7,10 @@ import (
 	"io"
 	"net/http"
 
-	"tiney/access"
-	"tiney/link"
-	"tiney/telemetry"
-	"tiney/transfer"
+	"tiney/internal/access"
+	"tiney/internal/formats"
+	"tiney/internal/link"
+	"tiney/internal/telemetry"
 )
 
 // auto, as format, has the format guessed.
@@ -26,7 +26,7 @@ func (s *service) importLinks(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
 ) error {
 	query := parametersOf(r)
-	format := transfer.Format(query.oneOf("format", append(formatNames(), auto)...))
+	format := formats.Format(query.oneOf("format", append(formatNames(), auto)...))
 	d := s.domainFilter(&query)
 	if d != nil && !s.Rules.Has(*d) {
 		query.wrong("domain", s.Rules.DomainAdvice())
@@ -44,14 +44,14 @@ func (s *service) importLinks(
 		return err
 	}
 	defer leave()
-	var records []transfer.Record
+	var records []formats.Record
 	var file io.Reader = &timedReader{ctx, &body}
 	if format == auto {
-		if format, file, err = transfer.Guess(file); err != nil {
+		if format, file, err = formats.Guess(file); err != nil {
 			return badRequest("file", "The format cannot be guessed", err.Error(), "format")
 		}
 	}
-	for record, err := range transfer.Read(file, format) {
+	for record, err := range formats.Read(file, format) {
 		if err != nil && ctx.Err() != nil {
 			return errManyTime
 		}
@@ -64,7 +64,7 @@ func (s *service) importLinks(
 			return badRequest("file", "Too many lines", detail, "")
 		}
 	}
-	in := transfer.Import{
+	in := formats.Import{
 		Links:      &probing{s.Links, s.limits, who},
 		Rules:      s.Rules,
 		Format:     format,
@@ -100,8 +100,8 @@ func (s *service) importLinks(
 	}
 	setHeaders(w, "application/json")
 	writeJSON(w, struct {
-		Format  transfer.Format `json:"format"`
-		Results []importResult  `json:"results"`
+		Format  formats.Format `json:"format"`
+		Results []importResult `json:"results"`
 	}{format, results})
 	return nil
 }
@@ -117,7 +117,7 @@ type importResult struct {
 
 // importProblem returns the problem of an error of an import.
 func importProblem(err error) *problem {
-	var damaged transfer.RecordError
+	var damaged formats.RecordError
 	if errors.As(err, &damaged) {
 		return badRequest("record", "This record cannot be read", damaged.Error(), "")
 	}
@@ -132,7 +132,7 @@ func ImportProblem(err error) string {
 
 // probing limits how many aliases of other owners a caller can find by dry runs.
 type probing struct {
-	transfer.Importer
+	formats.Importer
 	limits *limits
 	who    access.Caller
 }
@@ -168,7 +168,7 @@ func (t *timedReader) Read(p []byte) (int, error) {
 
 // formatNames returns the names of all formats, the default first.
 func formatNames() (names []string) {
-	for _, f := range transfer.Formats {
+	for _, f := range formats.Formats {
 		names = append(names, string(f))
 	}
 	return names

@@ -18,8 +18,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"tiney/link"
-	"tiney/transfer"
+	"tiney/internal/formats"
+	"tiney/internal/link"
 )
 
 // maxBody is the longest body that is read, in bytes: the longest URL with most of its characters
@@ -250,7 +250,7 @@ type tags []string
 
 // UnmarshalJSONFrom decodes a list, or null.
 func (t *tags) UnmarshalJSONFrom(d *jsontext.Decoder) error {
-	return transfer.DecodeFirst(d, (*[]string)(t), link.MaxTags+1)
+	return formats.DecodeFirst(d, (*[]string)(t), link.MaxTags+1)
 }
 
 // optional is a member of a JSON merge patch (RFC 7396), in which null differs from a missing

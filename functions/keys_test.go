@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"tiney/access"
 	"tiney/functions"
-	"tiney/link"
+	"tiney/internal/access"
+	"tiney/internal/link"
 )
 
 func TestKeys(t *testing.T) {

@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tiney/access"
-	"tiney/link"
-	"tiney/telemetry"
+	"tiney/internal/access"
+	"tiney/internal/link"
+	"tiney/internal/telemetry"
 )
 
 // limits refuses requests of clients that send too many.

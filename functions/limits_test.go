@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"tiney/access"
 	"tiney/functions"
-	"tiney/link"
-	"tiney/telemetry"
+	"tiney/internal/access"
+	"tiney/internal/link"
+	"tiney/internal/telemetry"
 )
 
 // limited makes a rig with limits.

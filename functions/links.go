@@ -9,9 +9,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"tiney/access"
-	"tiney/clicks"
-	"tiney/link"
+	"tiney/internal/access"
+	"tiney/internal/clicks"
+	"tiney/internal/link"
 )
 
 // linkView is a link as its owner sees it. All members are always present.

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"tiney/access"
 	"tiney/functions"
+	"tiney/internal/access"
+	"tiney/internal/link"
 	"tiney/internal/linkstest"
-	"tiney/link"
 )
 
 // An alias of 100 characters works wherever one is taken, and none of 101 does anywhere.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"tiney/access"
-	"tiney/link"
+	"tiney/internal/access"
+	"tiney/internal/link"
 )
 
 const wrongCursor = "cursor must be the nextCursor of a list with the same " +

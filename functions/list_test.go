@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 type page struct {

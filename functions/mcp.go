@@ -23,8 +23,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"tiney/access"
-	"tiney/telemetry"
+	"tiney/internal/access"
+	"tiney/internal/telemetry"
 )
 
 // tool is an operation of the API that assistants may call.

@@ -16,10 +16,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tiney/access"
 	"tiney/functions"
+	"tiney/internal/access"
+	"tiney/internal/link"
 	"tiney/internal/linkstest"
-	"tiney/link"
 )
 
 // message sends a message to the MCP endpoint.

@@ -20,7 +20,7 @@ import (
 	"time"
 	"unicode/utf16"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // imported is a result of an import.

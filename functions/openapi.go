@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync"
 
-	"tiney/access"
-	"tiney/link"
+	"tiney/internal/access"
+	"tiney/internal/link"
 )
 
 // openAPIDocument describes the API as OpenAPI 3.1. Its base URL and version are placeholders.

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"tiney/functions"
+	"tiney/internal/link"
 	"tiney/internal/openapi"
-	"tiney/link"
 )
 
 func loadOpenAPI(t testing.TB) *openapi.Document {

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"tiney/pages"
+	"tiney/internal/pages"
 )
 
 // manage handles GET and HEAD of /manage, the page on which people manage their links, and of

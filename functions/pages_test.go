@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"tiney/access"
 	"tiney/functions"
-	"tiney/link"
+	"tiney/internal/access"
+	"tiney/internal/link"
 )
 
 // wantPage checks the headers of a page, and that it loads nothing from elsewhere and nothing that

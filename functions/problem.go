@@ -11,9 +11,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"tiney/access"
-	"tiney/link"
-	"tiney/pages"
+	"tiney/internal/access"
+	"tiney/internal/link"
+	"tiney/internal/pages"
 )
 
 // problem is an error response as in RFC 9457. It is also an error, so that functions can return

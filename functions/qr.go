@@ -13,7 +13,7 @@ import (
 
 	"rsc.io/qr/coding"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // qrLevels are the levels of error correction, from the least to the most.

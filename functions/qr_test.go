@@ -18,7 +18,7 @@ import (
 	"github.com/makiuchi-d/gozxing"
 	"github.com/makiuchi-d/gozxing/qrcode"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 func scan(t *testing.T, img image.Image) string {

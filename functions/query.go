@@ -11,9 +11,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"tiney/access"
-	"tiney/clicks"
-	"tiney/link"
+	"tiney/internal/access"
+	"tiney/internal/clicks"
+	"tiney/internal/link"
 )
 
 // parameters are the parameters of a query. problem is about the first that is wrong.

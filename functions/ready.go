@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"tiney/link"
-	"tiney/telemetry"
+	"tiney/internal/link"
+	"tiney/internal/telemetry"
 )
 
 const (

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"tiney/access"
-	"tiney/clicks"
-	"tiney/link"
+	"tiney/internal/access"
+	"tiney/internal/clicks"
+	"tiney/internal/link"
 )
 
 // redirect handles GET and HEAD /{alias}, and /{alias}+, the preview. More of a path may follow,

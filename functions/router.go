@@ -19,7 +19,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/robfig/cron/v3"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // functionFiles are the function.json files. This handler and the Functions host read the routes

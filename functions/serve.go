@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"tiney/access"
-	"tiney/link"
-	"tiney/telemetry"
+	"tiney/internal/access"
+	"tiney/internal/link"
+	"tiney/internal/telemetry"
 )
 
 // statusWriter is the writer of a response. It records the status. It holds the operation and the

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"time"
 
-	"tiney/access"
-	"tiney/link"
+	"tiney/internal/access"
+	"tiney/internal/link"
 )
 
 type shortenRequest struct {

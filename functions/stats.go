@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"time"
 
-	"tiney/access"
-	"tiney/clicks"
-	"tiney/link"
+	"tiney/internal/access"
+	"tiney/internal/clicks"
+	"tiney/internal/link"
 )
 
 const (

@@ -13,9 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tiney/clicks"
 	"tiney/functions"
-	"tiney/link"
+	"tiney/internal/clicks"
+	"tiney/internal/link"
 )
 
 // clicker returns a click of a visitor.

@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"time"
 
-	"tiney/access"
-	"tiney/clicks"
-	"tiney/link"
-	"tiney/transfer"
+	"tiney/internal/access"
+	"tiney/internal/clicks"
+	"tiney/internal/formats"
+	"tiney/internal/link"
 )
 
 // Creator makes links.
@@ -86,7 +86,7 @@ type Mover interface {
 	// Errors: link.ErrPosition if after can be no position, link.ErrUnavailable.
 	All(ctx context.Context, after string, limit int) (
 		links []link.Link, next string, damaged int, err error)
-	transfer.Importer
+	formats.Importer
 }
 
 // Callers authenticates requests by their headers. The zero Caller has no credentials.

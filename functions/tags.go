@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"slices"
 
-	"tiney/access"
-	"tiney/link"
+	"tiney/internal/access"
+	"tiney/internal/link"
 )
 
 // maxTagLinks is of how many links of an owner the tags are counted.

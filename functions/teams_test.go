@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"tiney/access"
 	"tiney/functions"
-	"tiney/link"
+	"tiney/internal/access"
+	"tiney/internal/link"
 )
 
 // withGroups makes ann and cleo members of crew, and the admin one of ops.

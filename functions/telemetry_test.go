@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"tiney/access"
 	"tiney/functions"
+	"tiney/internal/access"
 	"tiney/internal/ingest"
-	"tiney/link"
-	"tiney/telemetry"
+	"tiney/internal/link"
+	"tiney/internal/telemetry"
 )
 
 func sender(t *testing.T, hosted bool) (*telemetry.Sender, *ingest.Endpoint) {

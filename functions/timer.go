@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // reap handles the timer trigger of the reaper. The Functions host posts to it when it is time. The

@@ -11,11 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tiney/access"
-	"tiney/clicks"
 	"tiney/functions"
+	"tiney/internal/access"
+	"tiney/internal/clicks"
+	"tiney/internal/link"
 	"tiney/internal/linkstest"
-	"tiney/link"
 )
 
 // slow is a storage in which each call takes this long, unless the context of the call ends before.

@@ -26,9 +26,9 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
-	"tiney/access"
 	"tiney/functions"
-	"tiney/link"
+	"tiney/internal/access"
+	"tiney/internal/link"
 )
 
 // No request takes more than worstMemory and worstTime beyond its body and the same request with the
@@ -296,7 +296,7 @@ func worstFiles(t *testing.T, n int, yield func(what, query, body string)) {
 			yield(what, "?format="+format, value)
 		}
 	}
-	samples, err := filepath.Glob("../transfer/testdata/*.*")
+	samples, err := filepath.Glob("../internal/formats/testdata/*.*")
 	if err != nil || len(samples) == 0 {
 		t.Fatal(samples, err)
 	}

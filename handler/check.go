@@ -7,7 +7,7 @@ import (
 	"io"
 	"time"
 
-	"tiney/link"
+	"tiney/internal/link"
 	"tiney/storage"
 )
 

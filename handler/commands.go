@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"tiney/handler/app"
-	"tiney/link"
+	"tiney/internal/link"
+	"tiney/internal/telemetry"
 	"tiney/storage"
-	"tiney/telemetry"
 )
 
 // commandEnv is the environment of a subcommand. It starts nothing in the background.

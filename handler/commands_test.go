@@ -6,8 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"tiney/link"
-	"tiney/transfer"
+	"tiney/internal/formats"
+	"tiney/internal/link"
 )
 
 // The subcommands themselves are tested in internal/e2e, over Azurite.
@@ -88,19 +88,19 @@ func TestUsage(t *testing.T) {
 // A refusal names the line or the entry, and the alias as the file has it.
 func TestRefusal(t *testing.T) {
 	for want, test := range map[string]struct {
-		result transfer.Result
+		result formats.Result
 		inFile link.Name
 	}{
-		"line 7: a: This alias is taken: ": {transfer.Result{Line: 7, Alias: "a",
+		"line 7: a: This alias is taken: ": {formats.Result{Line: 7, Alias: "a",
 			Err: link.ErrAliasTaken}, "a"},
-		"entry 7: a@go.example: This alias is taken: ": {transfer.Result{Line: 7, Entry: true,
+		"entry 7: a@go.example: This alias is taken: ": {formats.Result{Line: 7, Entry: true,
 			Alias: "a", Domain: "go.example", Err: link.ErrAliasTaken}, "a"},
-		`line 2: "a.b\n": This record cannot be read: x`: {transfer.Result{Line: 2,
-			Err: transfer.RecordError("x")}, "a.b\n"},
-		"entry 3: This record cannot be read: x": {transfer.Result{Line: 3, Entry: true,
-			Err: transfer.RecordError("x")}, ""},
-		`line 2: "` + strings.Repeat("ü", 80) + `": This record`: {transfer.Result{Line: 2,
-			Err: transfer.RecordError("x")}, link.Name(strings.Repeat("ü", 1<<20))},
+		`line 2: "a.b\n": This record cannot be read: x`: {formats.Result{Line: 2,
+			Err: formats.RecordError("x")}, "a.b\n"},
+		"entry 3: This record cannot be read: x": {formats.Result{Line: 3, Entry: true,
+			Err: formats.RecordError("x")}, ""},
+		`line 2: "` + strings.Repeat("ü", 80) + `": This record`: {formats.Result{Line: 2,
+			Err: formats.RecordError("x")}, link.Name(strings.Repeat("ü", 1<<20))},
 	} {
 		if got := refusal(test.result, test.inFile); !strings.HasPrefix(got, want) {
 			t.Errorf("got %.300q, want %q", got, want)

@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"time"
 
-	"tiney/clicks"
-	"tiney/link"
-	"tiney/transfer"
+	"tiney/internal/clicks"
+	"tiney/internal/formats"
+	"tiney/internal/link"
 )
 
 var exportUses = [][2]string{
@@ -24,23 +24,23 @@ const exportSize = 100
 // exportCommand writes all links and their clicks, a few at a time.
 func exportCommand(ctx context.Context, c commandEnv, args []string) error {
 	options := flag.NewFlagSet("export", flag.ContinueOnError)
-	name := options.String("format", string(transfer.NDJSON), "")
+	name := options.String("format", string(formats.NDJSON), "")
 	use := options.String("for", "", "")
 	if err := parse(options, args, 0); err != nil {
 		return err
 	}
-	format := transfer.Format(*name)
+	format := formats.Format(*name)
 	if !format.Own() {
 		return usageError{fmt.Sprintf("links can be written as ndjson or csv, not %q", *name)}
 	}
-	if *use != "" && (*use != "spreadsheet" || format != transfer.CSV) {
+	if *use != "" && (*use != "spreadsheet" || format != formats.CSV) {
 		return usageError{fmt.Sprintf(
 			"links can be written for a spreadsheet, as csv, not for %q as %s", *use, *name)}
 	}
 	p := newProgress(c.stderr, 0)
 	defer p.clear()
 	buffer := bufio.NewWriter(c.stdout)
-	out := transfer.NewWriter(buffer, format, c.settings.Functions.Rules)
+	out := formats.NewWriter(buffer, format, c.settings.Functions.Rules)
 	out.ForSpreadsheet = *use != ""
 	exported, damaged, after := 0, 0, ""
 	for {
@@ -60,7 +60,7 @@ func exportCommand(ctx context.Context, c commandEnv, args []string) error {
 			if !l.DeletedAt.IsZero() {
 				continue
 			}
-			if err := out.Write(transfer.Record{Link: l, Total: totals[i]}); err != nil {
+			if err := out.Write(formats.Record{Link: l, Total: totals[i]}); err != nil {
 				return err
 			}
 			exported++

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"tiney/access"
 	"tiney/functions"
-	"tiney/link"
-	"tiney/transfer"
+	"tiney/internal/access"
+	"tiney/internal/formats"
+	"tiney/internal/link"
 )
 
 var importUses = [][2]string{
@@ -28,7 +28,7 @@ const auto = "auto"
 // formatNames returns the names of the formats of other shorteners.
 func formatNames() string {
 	var names []string
-	for _, f := range transfer.Formats {
+	for _, f := range formats.Formats {
 		if !f.Own() {
 			names = append(names, string(f))
 		}
@@ -43,13 +43,13 @@ const importSize = 1000
 // leaves links that are already there as they are.
 func importCommand(ctx context.Context, c commandEnv, args []string) error {
 	options := flag.NewFlagSet("import", flag.ContinueOnError)
-	name := options.String("format", string(transfer.NDJSON), "")
+	name := options.String("format", string(formats.NDJSON), "")
 	into := options.String("domain", "", "")
 	dryRun := options.Bool("dry-run", false, "")
 	if err := parse(options, args, 0); err != nil {
 		return err
 	}
-	format, err := transfer.ParseFormat(*name)
+	format, err := formats.ParseFormat(*name)
 	if err != nil && *name != auto {
 		return usageError{
 			fmt.Sprintf("the format is auto, ndjson, csv, %s, not %q", formatNames(), *name)}
@@ -65,14 +65,14 @@ func importCommand(ctx context.Context, c commandEnv, args []string) error {
 	in := &countingReader{Reader: c.stdin}
 	var file io.Reader = in
 	if *name == auto {
-		if format, file, err = transfer.Guess(in); err != nil {
+		if format, file, err = formats.Guess(in); err != nil {
 			return err
 		}
 	}
 	im := &importing{
 		commandEnv: c,
 		progress:   newProgress(c.stderr, sizeOf(c.stdin)),
-		links: transfer.Import{
+		links: formats.Import{
 			Links:      c.links,
 			Rules:      c.settings.Functions.Rules,
 			Format:     format,
@@ -106,7 +106,7 @@ func importCommand(ctx context.Context, c commandEnv, args []string) error {
 	if errors.Is(err, io.EOF) {
 		return errors.New(im.String())
 	}
-	if errors.As(err, new(transfer.FileError)) { // the same file would stop there again
+	if errors.As(err, new(formats.FileError)) { // the same file would stop there again
 		im.progress.print("%s", err)
 		return fmt.Errorf("%s; correct the file or choose its format, then import it again", im)
 	}
@@ -117,7 +117,7 @@ func importCommand(ctx context.Context, c commandEnv, args []string) error {
 // importing is an import in progress.
 type importing struct {
 	commandEnv
-	links    transfer.Import
+	links    formats.Import
 	progress *progress
 
 	made, there, refused int
@@ -134,7 +134,7 @@ func (im *importing) String() string {
 }
 
 // add imports some records, and prints why others are refused.
-func (im *importing) add(ctx context.Context, records []transfer.Record) error {
+func (im *importing) add(ctx context.Context, records []formats.Record) error {
 	if len(records) == 0 {
 		return nil
 	}
@@ -144,7 +144,7 @@ func (im *importing) add(ctx context.Context, records []transfer.Record) error {
 			return err
 		}
 		made := 0
-		var again []transfer.Record
+		var again []formats.Record
 		var unavailable error
 		for i, r := range im.links.Add(ctx, records, im.now()) {
 			switch {
@@ -174,7 +174,7 @@ func (im *importing) add(ctx context.Context, records []transfer.Record) error {
 }
 
 // refusal says why a record was refused, which has this name in the file.
-func refusal(r transfer.Result, inFile link.Name) string {
+func refusal(r formats.Result, inFile link.Name) string {
 	where, name := "line", ""
 	if r.Entry {
 		where = "entry"
@@ -190,12 +190,12 @@ func refusal(r transfer.Result, inFile link.Name) string {
 
 // batch is a part of a file. The last one has io.EOF, or the error that ended the file.
 type batch struct {
-	records []transfer.Record
+	records []formats.Record
 	err     error
 }
 
 // readBatches reads a file in the background, one batch ahead.
-func readBatches(ctx context.Context, in io.Reader, f transfer.Format) <-chan batch {
+func readBatches(ctx context.Context, in io.Reader, f formats.Format) <-chan batch {
 	batches := make(chan batch)
 	send := func(b batch) bool {
 		select {
@@ -206,10 +206,10 @@ func readBatches(ctx context.Context, in io.Reader, f transfer.Format) <-chan ba
 		}
 	}
 	go func() {
-		var some []transfer.Record
-		for record, err := range transfer.Read(in, f) {
+		var some []formats.Record
+		for record, err := range formats.Read(in, f) {
 			if err != nil {
-				if !errors.As(err, new(transfer.FileError)) {
+				if !errors.As(err, new(formats.FileError)) {
 					err = fmt.Errorf("the file cannot be read any further: %w", err)
 				}
 				send(batch{some, err})

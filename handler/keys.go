@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode"
 
-	"tiney/access"
+	"tiney/internal/access"
 )
 
 var keysUses = [][2]string{

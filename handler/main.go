@@ -19,7 +19,7 @@ import (
 
 	"tiney/functions"
 	"tiney/handler/app"
-	"tiney/telemetry"
+	"tiney/internal/telemetry"
 )
 
 // version is set by the build.

@@ -18,7 +18,7 @@ import (
 
 	"tiney/handler/app"
 	"tiney/internal/freeport"
-	"tiney/telemetry"
+	"tiney/internal/telemetry"
 )
 
 func TestOrphaned(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"tiney/internal/kql"
-	"tiney/telemetry"
+	"tiney/internal/telemetry"
 )
 
 const operations = "../docs/operations.md"
@@ -452,8 +452,8 @@ func TestDocsExplainLogMessages(t *testing.T) {
 // Queries and docs can rely on a message only if it is a constant.
 func TestLogMessagesAreConstants(t *testing.T) {
 	literal := regexp.MustCompile(`\.(Warn|Error)\("`)
-	for _, dir := range []string{"access", "functions", "handler", "link", "reaper", "storage",
-		"telemetry"} {
+	for _, dir := range []string{"functions", "handler", "internal/access", "internal/link",
+		"internal/reaper", "internal/telemetry", "storage"} {
 		err := filepath.WalkDir(filepath.Join("..", dir), func(path string, d fs.DirEntry,
 			err error) error {
 			if err == nil && strings.HasSuffix(path, ".go") &&

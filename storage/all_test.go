@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"tiney/internal/link"
 	"tiney/internal/rawtables"
-	"tiney/link"
 )
 
 // All links are there once, however many rows a page has.

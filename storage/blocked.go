@@ -13,7 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"golang.org/x/sync/singleflight"
 
-	"tiney/link"
+	"tiney/internal/link"
 	"tiney/storage/table"
 )
 

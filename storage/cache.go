@@ -14,10 +14,10 @@ import (
 	"github.com/dgraph-io/ristretto/v2"
 	"golang.org/x/sync/singleflight"
 
-	"tiney/clicks"
-	"tiney/link"
+	"tiney/internal/clicks"
+	"tiney/internal/link"
+	"tiney/internal/telemetry"
 	"tiney/storage/table"
-	"tiney/telemetry"
 )
 
 const (

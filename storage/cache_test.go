@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"tiney/internal/link"
 	"tiney/internal/linkstest"
-	"tiney/link"
-	"tiney/telemetry"
+	"tiney/internal/telemetry"
 
 	"github.com/dgraph-io/ristretto/v2"
 )

@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"tiney/internal/faultproxy"
+	"tiney/internal/link"
 	"tiney/internal/rawtables"
+	"tiney/internal/telemetry"
 	"tiney/internal/testutil"
-	"tiney/link"
 	"tiney/storage"
 	"tiney/storage/table"
-	"tiney/telemetry"
 )
 
 // past is more than the time after which a process that serves from its cache asks for the changes

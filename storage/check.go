@@ -14,8 +14,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"golang.org/x/sync/errgroup"
 
-	"tiney/clicks"
-	"tiney/link"
+	"tiney/internal/clicks"
+	"tiney/internal/link"
 	"tiney/storage/table"
 )
 

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"tiney/clicks"
+	"tiney/internal/clicks"
 	"tiney/internal/faultproxy"
-	"tiney/link"
-	"tiney/telemetry"
+	"tiney/internal/link"
+	"tiney/internal/telemetry"
 )
 
 // TestFlushesAreMeasured: not while nothing is counted, or an idle process would send metrics. The

@@ -10,8 +10,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"tiney/clicks"
-	"tiney/link"
+	"tiney/internal/clicks"
+	"tiney/internal/link"
 )
 
 // maxClickRow is what a row of counts takes at most, in bytes: five times 50 names, a sketch, and

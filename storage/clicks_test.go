@@ -17,9 +17,9 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
-	"tiney/clicks"
+	"tiney/internal/clicks"
 	"tiney/internal/faultproxy"
-	"tiney/link"
+	"tiney/internal/link"
 	"tiney/storage"
 )
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"tiney/clicks"
+	"tiney/internal/clicks"
 	"tiney/storage/table"
 )
 

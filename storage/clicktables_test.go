@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"tiney/clicks"
+	"tiney/internal/clicks"
 	"tiney/internal/faultproxy"
+	"tiney/internal/link"
 	"tiney/internal/rawtables"
-	"tiney/link"
 	"tiney/storage"
 )
 

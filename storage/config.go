@@ -5,9 +5,9 @@ import (
 	"log/slog"
 	"time"
 
-	"tiney/clicks"
-	"tiney/link"
-	"tiney/telemetry"
+	"tiney/internal/clicks"
+	"tiney/internal/link"
+	"tiney/internal/telemetry"
 )
 
 // Config says where links are kept, and how. Every field is required unless it says otherwise.

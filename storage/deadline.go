@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // deadline is the time until which an operation may write.

@@ -10,8 +10,8 @@ import (
 
 	"tiney/internal/faultproxy"
 	"tiney/internal/ingest"
+	"tiney/internal/telemetry"
 	"tiney/storage"
-	"tiney/telemetry"
 )
 
 // reported is a rig whose storage calls are reported, and where to.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"tiney/link"
+	"tiney/internal/link"
 	"tiney/storage"
 )
 

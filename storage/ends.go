@@ -3,7 +3,7 @@ package storage
 import (
 	"time"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // end returns when the reaper has to look at a link or a tombstone, because its time in its present

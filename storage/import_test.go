@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tiney/internal/faultproxy"
+	"tiney/internal/link"
 	"tiney/internal/linkstest"
 	"tiney/internal/rawtables"
-	"tiney/link"
 	"tiney/storage"
 )
 

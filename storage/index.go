@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"tiney/link"
+	"tiney/internal/link"
 	"tiney/storage/table"
 )
 

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"tiney/link"
+	"tiney/internal/link"
 
 	"golang.org/x/sync/singleflight"
 )

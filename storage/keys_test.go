@@ -17,12 +17,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"tiney/access"
+	"tiney/internal/access"
 	"tiney/internal/faultproxy"
+	"tiney/internal/link"
 	"tiney/internal/rawtables"
-	"tiney/link"
+	"tiney/internal/telemetry"
 	"tiney/storage"
-	"tiney/telemetry"
 )
 
 // newKey draws a key. It counts as used already, so that no day of its last use has to be saved.

@@ -14,9 +14,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"tiney/internal/faultproxy"
+	"tiney/internal/link"
 	"tiney/internal/linkstest"
 	"tiney/internal/rawtables"
-	"tiney/link"
 	"tiney/storage"
 )
 

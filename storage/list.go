@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"tiney/link"
+	"tiney/internal/link"
 	"tiney/storage/table"
 )
 

@@ -21,8 +21,8 @@ import (
 
 	"tiney/internal/azurite"
 	"tiney/internal/faultproxy"
+	"tiney/internal/link"
 	"tiney/internal/rawtables"
-	"tiney/link"
 	"tiney/storage"
 )
 

@@ -15,13 +15,13 @@ import (
 
 	"tiney/internal/azurite"
 	"tiney/internal/faultproxy"
+	"tiney/internal/link"
 	"tiney/internal/linkstest"
 	"tiney/internal/rawtables"
-	"tiney/link"
+	"tiney/internal/telemetry"
 	"tiney/storage"
 	"tiney/storage/memtable"
 	"tiney/storage/table"
-	"tiney/telemetry"
 )
 
 // emulator is the one Azurite of all tests here. Each test has tables of its own in it.

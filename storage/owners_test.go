@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"tiney/internal/faultproxy"
+	"tiney/internal/link"
 	"tiney/internal/linkstest"
 	"tiney/internal/rawtables"
-	"tiney/link"
 	"tiney/storage"
 )
 

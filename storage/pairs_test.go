@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"tiney/internal/faultproxy"
-	"tiney/link"
+	"tiney/internal/link"
 	"tiney/storage"
 )
 

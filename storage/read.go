@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // Cached returns the link of an alias if it is cached, live and right, except for changes of the

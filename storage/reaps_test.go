@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"tiney/internal/link"
 	"tiney/internal/rawtables"
-	"tiney/link"
 )
 
 // wantStats checks what was saved of runs that took a second each.

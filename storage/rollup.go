@@ -12,10 +12,10 @@ import (
 	"github.com/go-json-experiment/json"
 	"golang.org/x/sync/errgroup"
 
-	"tiney/clicks"
-	"tiney/link"
+	"tiney/internal/clicks"
+	"tiney/internal/link"
+	"tiney/internal/telemetry"
 	"tiney/storage/table"
-	"tiney/telemetry"
 )
 
 const (

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"tiney/clicks"
+	"tiney/internal/clicks"
 	"tiney/internal/faultproxy"
+	"tiney/internal/link"
 	"tiney/internal/linkstest"
 	"tiney/internal/rawtables"
-	"tiney/link"
 	"tiney/storage"
 )
 

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"time"
 
-	"tiney/link"
+	"tiney/internal/link"
 	"tiney/storage/table"
 
 	"github.com/go-json-experiment/json"

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"tiney/clicks"
-	"tiney/link"
+	"tiney/internal/clicks"
+	"tiney/internal/link"
 	"tiney/storage/table"
 
 	"github.com/go-json-experiment/json/jsontext"

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 
-	"tiney/link"
+	"tiney/internal/link"
 	"tiney/storage/table"
 )
 

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"tiney/internal/link"
 	"tiney/internal/linkstest"
-	"tiney/link"
 )
 
 // Whatever a row holds, it is decoded or called damaged; and what was decoded is decoded from what

@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"tiney/link"
+	"tiney/internal/link"
+	"tiney/internal/telemetry"
 	"tiney/storage/table"
-	"tiney/telemetry"
 )
 
 const (

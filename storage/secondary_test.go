@@ -11,9 +11,9 @@ import (
 
 	"tiney/internal/azurite"
 	"tiney/internal/faultproxy"
+	"tiney/internal/link"
 	"tiney/internal/rawtables"
 	"tiney/internal/testutil"
-	"tiney/link"
 	"tiney/storage"
 	"tiney/storage/table"
 )

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"tiney/internal/faultproxy"
+	"tiney/internal/link"
 	"tiney/internal/linkstest"
 	"tiney/internal/rawtables"
 	"tiney/internal/testutil"
-	"tiney/link"
 	"tiney/storage"
 )
 

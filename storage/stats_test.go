@@ -14,10 +14,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"tiney/clicks"
+	"tiney/internal/clicks"
 	"tiney/internal/faultproxy"
+	"tiney/internal/link"
 	"tiney/internal/rawtables"
-	"tiney/link"
 	"tiney/storage"
 	"tiney/storage/table"
 )

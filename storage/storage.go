@@ -14,7 +14,7 @@ package storage
 import (
 	"context"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // Links keeps links in tables. Its methods may be called concurrently, and other processes may work

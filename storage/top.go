@@ -13,10 +13,10 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/go-json-experiment/json"
 
-	"tiney/clicks"
-	"tiney/link"
+	"tiney/internal/clicks"
+	"tiney/internal/link"
+	"tiney/internal/telemetry"
 	"tiney/storage/table"
-	"tiney/telemetry"
 )
 
 const (

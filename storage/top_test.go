@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"tiney/clicks"
+	"tiney/internal/clicks"
 	"tiney/internal/faultproxy"
+	"tiney/internal/link"
 	"tiney/internal/rawtables"
 	"tiney/internal/testutil"
-	"tiney/link"
 	"tiney/storage"
 )
 

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"tiney/internal/faultproxy"
+	"tiney/internal/link"
 	"tiney/internal/linkstest"
 	"tiney/internal/rawtables"
-	"tiney/link"
 	"tiney/storage"
 )
 

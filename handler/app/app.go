@@ -11,14 +11,14 @@ import (
 
 	"github.com/robfig/cron/v3"
 
-	"tiney/access"
 	"tiney/functions"
-	"tiney/reaper"
+	"tiney/internal/access"
+	"tiney/internal/reaper"
+	"tiney/internal/telemetry"
 	"tiney/storage"
 	"tiney/storage/lock"
 	"tiney/storage/memtable"
 	"tiney/storage/table"
-	"tiney/telemetry"
 )
 
 // flushAgain is the pause between two tries to save the last clicks.

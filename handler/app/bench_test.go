@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"tiney/clicks"
 	"tiney/internal/azurite"
+	"tiney/internal/clicks"
+	"tiney/internal/link"
 	"tiney/internal/rawtables"
-	"tiney/link"
-	"tiney/telemetry"
+	"tiney/internal/telemetry"
 )
 
 var (

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 	"time"
 
+	"tiney/internal/telemetry"
 	"tiney/storage/table"
-	"tiney/telemetry"
 )
 
 // turns has a capacity of one and is full during each try. Tries at the same time would need more

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"tiney/telemetry"
+	"tiney/internal/telemetry"
 )
 
 // A service in memory does all that one with storage does, without any other setting.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"tiney/telemetry"
+	"tiney/internal/telemetry"
 )
 
 // Metrics are served on one's own only. Behind the host, one line says so.

@@ -20,14 +20,14 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
-	"tiney/access"
-	"tiney/clicks"
 	"tiney/functions"
-	"tiney/link"
+	"tiney/internal/access"
+	"tiney/internal/clicks"
+	"tiney/internal/link"
+	"tiney/internal/telemetry"
 	"tiney/storage"
 	"tiney/storage/lock"
 	"tiney/storage/table"
-	"tiney/telemetry"
 )
 
 // Settings are the settings from the environment, as configurations of the packages. New completes

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"tiney/access"
-	"tiney/clicks"
-	"tiney/link"
+	"tiney/internal/access"
+	"tiney/internal/clicks"
+	"tiney/internal/link"
 	"tiney/storage"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
+	"tiney/internal/link"
 	"tiney/internal/testutil"
-	"tiney/link"
 )
 
 // serveDomains starts a service of two domains, and returns the URL of the one that is not the

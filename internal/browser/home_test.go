@@ -19,7 +19,7 @@ import (
 	"github.com/makiuchi-d/gozxing"
 	"github.com/makiuchi-d/gozxing/qrcode"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // scan reads a QR code from a picture.

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // exceptions say where our host of a link and the browser's host of it may differ, one of them

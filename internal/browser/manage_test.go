@@ -21,9 +21,9 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"tiney/internal/faultproxy"
+	"tiney/internal/link"
 	"tiney/internal/oidcprovider"
 	"tiney/internal/testutil"
-	"tiney/link"
 )
 
 // as sends a request to the API with a credential, and returns the members of the response. The

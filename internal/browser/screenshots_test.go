@@ -19,12 +19,12 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
-	"tiney/clicks"
 	"tiney/internal/azurite"
-	"tiney/link"
+	"tiney/internal/clicks"
+	"tiney/internal/link"
+	"tiney/internal/telemetry"
 	"tiney/storage"
 	"tiney/storage/table"
-	"tiney/telemetry"
 )
 
 var screenshots = flag.String("browser.screenshots", "",

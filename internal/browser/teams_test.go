@@ -8,9 +8,9 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
+	"tiney/internal/link"
 	"tiney/internal/oidcprovider"
 	"tiney/internal/testutil"
-	"tiney/link"
 )
 
 // team is a service whose owners sign in with a provider that sends their groups.

@@ -16,16 +16,16 @@ import (
 	"testing"
 	"time"
 
-	"tiney/clicks"
+	"tiney/internal/clicks"
 	"tiney/internal/faultproxy"
 	"tiney/internal/ingest"
 	"tiney/internal/kql"
+	"tiney/internal/link"
+	"tiney/internal/telemetry"
 	"tiney/internal/testutil"
-	"tiney/link"
 	"tiney/storage"
 	"tiney/storage/memtable"
 	"tiney/storage/table"
-	"tiney/telemetry"
 )
 
 // alert is an alert in infra/alerts.json.

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"tiney/internal/link"
 	"tiney/internal/linkstest"
 	"tiney/internal/rawtables"
 	"tiney/internal/testutil"
-	"tiney/link"
 )
 
 // exchange is a request and the response that it must get.

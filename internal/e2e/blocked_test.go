@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"tiney/internal/link"
 	"tiney/internal/testutil"
-	"tiney/link"
 )
 
 // An admin blocks a host, in any spelling that the Functions host lets through.

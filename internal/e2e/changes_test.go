@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"tiney/internal/faultproxy"
+	"tiney/internal/link"
 	"tiney/internal/rawtables"
 	"tiney/internal/testutil"
-	"tiney/link"
 )
 
 func TestManyWantOneAlias(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"tiney/internal/faultproxy"
+	"tiney/internal/link"
 	"tiney/internal/rawtables"
-	"tiney/link"
 )
 
 // A run of the timer rolls up clicks and reaps links, even if clicks are no longer counted. An

@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	"tiney/internal/link"
 	"tiney/internal/testutil"
-	"tiney/link"
 )
 
 // Three processes serve. While they are busy, one is killed and one is told to stop. The third is

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"tiney/internal/faultproxy"
+	"tiney/internal/link"
 	"tiney/internal/testutil"
-	"tiney/link"
 )
 
 func TestRequestsThatAreTooLarge(t *testing.T) {

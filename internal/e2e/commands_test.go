@@ -15,9 +15,9 @@ import (
 
 	"tiney/internal/faultproxy"
 	"tiney/internal/freeport"
+	"tiney/internal/link"
 	"tiney/internal/rawtables"
 	"tiney/internal/testutil"
-	"tiney/link"
 )
 
 // subcommand returns a command that runs the executable with arguments. It has only the settings of

@@ -11,9 +11,9 @@ import (
 
 	"tiney/internal/faultproxy"
 	"tiney/internal/funchost"
+	"tiney/internal/link"
 	"tiney/internal/rawtables"
 	"tiney/internal/testutil"
-	"tiney/link"
 	"tiney/storage"
 )
 

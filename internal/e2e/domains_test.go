@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"tiney/internal/funchost"
+	"tiney/internal/link"
 	"tiney/internal/testutil"
-	"tiney/link"
 )
 
 // Domains and forwarding, on its own and behind every kind of host. What a host changes in paths

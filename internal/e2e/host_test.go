@@ -17,9 +17,9 @@ import (
 	"tiney/internal/faultproxy"
 	"tiney/internal/freeport"
 	"tiney/internal/funchost"
+	"tiney/internal/link"
+	"tiney/internal/telemetry"
 	"tiney/internal/testutil"
-	"tiney/link"
-	"tiney/telemetry"
 )
 
 func TestStrangersCannotFireTheTimer(t *testing.T) {

@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"tiney/internal/faultproxy"
+	"tiney/internal/link"
 	"tiney/internal/pack"
+	"tiney/internal/telemetry"
 	"tiney/internal/testutil"
-	"tiney/link"
-	"tiney/telemetry"
 )
 
 // deployed lays the app out as for a deployment, and returns its folder. The executable has no race

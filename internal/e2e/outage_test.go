@@ -15,9 +15,9 @@ import (
 	"tiney/internal/azurite"
 	"tiney/internal/faultproxy"
 	"tiney/internal/funchost"
+	"tiney/internal/link"
 	"tiney/internal/rawtables"
 	"tiney/internal/testutil"
-	"tiney/link"
 )
 
 // outage is a lasting fault of storage.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"tiney/internal/link"
 	"tiney/internal/testutil"
-	"tiney/link"
 )
 
 // step is one request of a walk, with the expected response. $NAME stands for a value that an

@@ -12,8 +12,8 @@ import (
 
 	"tiney/internal/faultproxy"
 	"tiney/internal/funchost"
+	"tiney/internal/link"
 	"tiney/internal/testutil"
-	"tiney/link"
 )
 
 func TestReaperCatchesUp(t *testing.T) {

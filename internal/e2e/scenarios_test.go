@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"tiney/internal/link"
 	"tiney/internal/testutil"
-	"tiney/link"
 )
 
 // scene is one process with its tables, and the callers that send requests to it.

@@ -11,8 +11,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"tiney/internal/oidcprovider"
+	"tiney/internal/telemetry"
 	"tiney/internal/testutil"
-	"tiney/telemetry"
 )
 
 func TestSignIn(t *testing.T) {

@@ -13,10 +13,10 @@ import (
 
 	"tiney/internal/faultproxy"
 	"tiney/internal/ingest"
+	"tiney/internal/link"
 	"tiney/internal/oidcprovider"
+	"tiney/internal/telemetry"
 	"tiney/internal/testutil"
-	"tiney/link"
-	"tiney/telemetry"
 )
 
 // newMonitoredSite makes a site and an ingestion endpoint. It also returns the setting that makes

@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"tiney/internal/azurite"
-	"tiney/link"
+	"tiney/internal/link"
 	"tiney/storage"
 	"tiney/storage/memtable"
 	"tiney/storage/table"

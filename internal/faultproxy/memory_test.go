@@ -14,7 +14,7 @@ import (
 
 	"tiney/internal/azurite"
 	"tiney/internal/faultproxy"
-	"tiney/link"
+	"tiney/internal/link"
 	"tiney/storage"
 	"tiney/storage/memtable"
 	"tiney/storage/table"

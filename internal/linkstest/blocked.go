@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // BlockedHosts are the hosts that no link of a store may lead to.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // Store is a store of links that the suite can test.

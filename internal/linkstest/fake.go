@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // Clock is a clock that stands still unless a test advances it.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // starter opens a store.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // conformTeams tests the history of links, links that change hands, and links that an admin took

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"testing"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // maxExecutable is 16.5 MB, which do not noticeably slow a cold start on the Consumption plan: most

@@ -21,9 +21,9 @@ import (
 	"tiney/internal/azurite"
 	"tiney/internal/freeport"
 	"tiney/internal/funchost"
+	"tiney/internal/link"
 	"tiney/internal/rawtables"
 	"tiney/internal/testutil"
-	"tiney/link"
 )
 
 // Running the packages under Wine is optional, since Wine is large to install and slow to start.

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tiney/internal/azurite"
-	"tiney/link"
+	"tiney/internal/link"
 	"tiney/storage"
 	storagetable "tiney/storage/table"
 )

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"tiney/clicks"
+	"tiney/internal/clicks"
 	"tiney/internal/faultproxy"
 )
 

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"tiney/internal/faultproxy"
+	"tiney/internal/link"
 	"tiney/internal/testutil"
-	"tiney/link"
 )
 
 // noTombstones makes the reaper leave nothing of links.

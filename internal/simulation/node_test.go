@@ -24,8 +24,8 @@ import (
 
 	"tiney/handler/app"
 	"tiney/internal/faultproxy"
+	"tiney/internal/telemetry"
 	"tiney/storage"
-	"tiney/telemetry"
 )
 
 const (

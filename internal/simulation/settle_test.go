@@ -12,7 +12,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"tiney/clicks"
+	"tiney/internal/clicks"
 	"tiney/internal/rawtables"
 	"tiney/storage"
 )

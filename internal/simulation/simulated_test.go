@@ -16,7 +16,7 @@ import (
 
 	"tiney/handler/app"
 	"tiney/internal/faultproxy"
-	"tiney/telemetry"
+	"tiney/internal/telemetry"
 )
 
 // simulated is a node that is not a process. It runs the service's own code with a clock of its

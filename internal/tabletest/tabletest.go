@@ -15,7 +15,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"tiney/link"
+	"tiney/internal/link"
 	"tiney/storage"
 	"tiney/storage/table"
 )

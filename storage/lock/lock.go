@@ -17,9 +17,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 
-	"tiney/link"
+	"tiney/internal/link"
+	"tiney/internal/telemetry"
 	"tiney/storage/table"
-	"tiney/telemetry"
 )
 
 const (

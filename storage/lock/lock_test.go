@@ -19,10 +19,10 @@ import (
 	"tiney/internal/azurite"
 	"tiney/internal/faultproxy"
 	"tiney/internal/ingest"
-	"tiney/link"
+	"tiney/internal/link"
+	"tiney/internal/telemetry"
 	"tiney/storage/lock"
 	"tiney/storage/table"
-	"tiney/telemetry"
 )
 
 // emulator is the one Azurite of all tests here. Each test has a container of its own in it.

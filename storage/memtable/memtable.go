@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"tiney/link"
+	"tiney/internal/link"
 	"tiney/storage/table"
 )
 

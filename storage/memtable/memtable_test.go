@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"tiney/internal/link"
 	"tiney/internal/tabletest"
-	"tiney/link"
 	"tiney/storage"
 	"tiney/storage/memtable"
 	"tiney/storage/table"

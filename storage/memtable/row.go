@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"tiney/link"
+	"tiney/internal/link"
 	"tiney/storage/table"
 )
 

@@ -20,7 +20,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"github.com/go-json-experiment/json"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // Kind is what a Write of a batch does.

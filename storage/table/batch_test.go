@@ -13,7 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // serve opens a table of a server that is not Azure. Sas is of its connection, and may be "".

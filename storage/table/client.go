@@ -19,7 +19,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 
-	"tiney/telemetry"
+	"tiney/internal/telemetry"
 )
 
 // Timeout is the longest that a try of a call takes.

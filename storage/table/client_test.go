@@ -14,7 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"tiney/internal/ingest"
-	"tiney/telemetry"
+	"tiney/internal/telemetry"
 )
 
 // noToken is an identity that is refused, in words that are nobody else's business.

@@ -17,7 +17,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
-	"tiney/telemetry"
+	"tiney/internal/telemetry"
 )
 
 // developmentStorage is what UseDevelopmentStorage=true stands for, which the SDK does not know:

@@ -11,7 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
-	"tiney/link"
+	"tiney/internal/link"
 )
 
 // What a call may say of a row or a table. Each is a link.ErrUnavailable too: a result that nothing

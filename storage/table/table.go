@@ -18,8 +18,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 
-	"tiney/link"
-	"tiney/telemetry"
+	"tiney/internal/link"
+	"tiney/internal/telemetry"
 )
 
 // ETag is the version of a row. "" stands for no row.

@@ -1,0 +1,142 @@
+// Package formats imports links, and reads and writes them as files. It writes formats of its own,
+// and also reads the formats that other URL shorteners export.
+package formats
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+
+	"tiney/internal/clicks"
+	"tiney/internal/link"
+)
+
+// Record is one link of a file.
+type Record struct {
+	// Line is the line on which the record begins, from 1, or with Entry the number of the entry in
+	// a JSON document. It never decreases. A Bitly link with several aliases becomes several records
+	// with the same Line.
+	Line  int
+	Entry bool
+	// Link has the values of the file, before any rule is applied. It has a long URL. Its Name is
+	// the alias alone, which need not be valid. Values that the file does not have are zero,
+	// including StatusCode. Times are UTC and whole seconds. Only our own formats set the owner,
+	// and only they may lack the alias.
+	Link link.Link
+	// Domain is the domain as the file spells it. "": the file names none, or the default one.
+	// Writer takes the domain from the name of Link instead.
+	Domain string
+	// Total has the clicks before the export. Only Clicks, Bots and Last are set.
+	Total clicks.Total
+	// Err is a RecordError or nil. With an error, all other fields are zero, except Line, Entry, and
+	// the name if it is known.
+	Err error
+}
+
+// Format is the format of a file.
+type Format string
+
+// The formats. Only NDJSON and CSV can be written.
+const (
+	NDJSON         Format = "ndjson" // one JSON object per line, with the members of the API
+	CSV            Format = "csv"    // the same as columns
+	Shlink         Format = "shlink"
+	YOURLS         Format = "yourls"
+	Kutt           Format = "kutt"
+	Bitly          Format = "bitly"
+	Dub            Format = "dub"
+	AzURLShortener Format = "azurlshortener"
+	Golink         Format = "golink"
+	Sink           Format = "sink"
+	Polr           Format = "polr"
+)
+
+// Formats are all formats that can be read.
+var Formats = []Format{NDJSON, CSV, Shlink, YOURLS, Kutt, Bitly, Dub, AzURLShortener, Golink,
+	Sink, Polr}
+
+// Own reports whether the format is one of our own. Our own formats can be written, and have
+// owners.
+func (f Format) Own() bool { return f == NDJSON || f == CSV }
+
+// ErrFormat: there is no such format.
+var ErrFormat = errors.New("there is no such format")
+
+// ParseFormat returns the format of this name. Error: ErrFormat.
+func ParseFormat(name string) (Format, error) {
+	if f := Format(name); slices.Contains(Formats, f) {
+		return f, nil
+	}
+	return "", ErrFormat
+}
+
+// FileError tells users why a file or the rest of it cannot be read.
+type FileError string
+
+func (e FileError) Error() string { return string(e) }
+
+// errNoLinks ends a file that has no record, not even one that is skipped.
+const errNoLinks = FileError("There is no link in this file. Export the links again.")
+
+func fileErrorf(format string, args ...any) error {
+	return FileError(fmt.Sprintf(format, args...))
+}
+
+// RecordError tells users what is wrong with one record.
+type RecordError string
+
+func (e RecordError) Error() string { return string(e) }
+
+// quoted returns text from a file for use in an error, in quotes and cut to 80 characters.
+func quoted(text string) string {
+	const most = 80
+	runes := 0
+	for i := range text {
+		if runes++; runes > most {
+			return fmt.Sprintf("%q…", text[:i])
+		}
+	}
+	return fmt.Sprintf("%q", text)
+}
+
+// Read reads the records of a file. Its memory does not grow with the file. A damaged record has
+// Err, and reading goes on after it. Blank lines are not records. An error ends the sequence. It is
+// an error of r, a FileError, or ErrFormat.
+func Read(r io.Reader, f Format) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		if err := read(r, f, func(rec Record) bool { return yield(rec, nil) }); err != nil {
+			yield(Record{}, err)
+		}
+	}
+}
+
+// read yields the records until yield returns false.
+func read(r io.Reader, f Format, yield func(Record) bool) error {
+	table, isTable := tables[f]
+	lines, isLines := objects[f]
+	document, isDocument := documents[f]
+	if !isTable && !isLines && !isDocument {
+		return ErrFormat
+	}
+	in, start, err := open(r)
+	if err != nil {
+		return err
+	}
+	isJSON := bytes.HasPrefix(start, []byte("{")) || bytes.HasPrefix(start, []byte("["))
+	switch {
+	case isLines:
+		return lines.read(in, start, f, yield)
+	case isDocument && isJSON:
+		return document.read(in, f, yield)
+	case isJSON:
+		return fileErrorf("The file is JSON, and the format %s is CSV. "+
+			"Choose another format, or export the links as CSV.", f)
+	case isTable:
+		return table.read(in, start, f, yield)
+	}
+	return fileErrorf("The file is no JSON document, as the format %s is. "+
+		"Choose another format.", f)
+}

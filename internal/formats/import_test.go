@@ -1,0 +1,280 @@
+package formats_test
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"tiney/internal/formats"
+	"tiney/internal/link"
+	"tiney/internal/linkstest"
+)
+
+// resultsOf imports a file, and returns the result of each record, such as "2 one created" or
+// "2 one@go.example created".
+func resultsOf(t *testing.T, im *formats.Import, f formats.Format,
+	file string) (results []string) {
+	t.Helper()
+	for _, r := range im.Add(t.Context(), read(t, f, file), day) {
+		what := "there"
+		var damaged formats.RecordError
+		var invalid *link.InvalidError
+		switch {
+		case errors.As(r.Err, &damaged):
+			what = "damaged"
+		case errors.As(r.Err, &invalid):
+			what = fmt.Sprintf("invalid %d", invalid.Field)
+		case r.Err != nil:
+			what = r.Err.Error()
+		case r.Created:
+			what = "created"
+		}
+		results = append(results, fmt.Sprintf("%d %s %s", r.Line, r.Domain.Name(r.Alias), what))
+	}
+	return results
+}
+
+func TestImport(t *testing.T) {
+	store := linkstest.NewFake(linkstest.NewClock().Now, rand.Reader)
+	const file = "alias,longUrl,clicks\n" +
+		"one,https://example.com/1,7\n" +
+		"one,https://example.com/1,\n" +
+		"one,https://example.com/2,\n" +
+		"cut,https://example.com/,,\n" +
+		"a.b,https://example.com/,\n" +
+		"two,javascript:alert(1),\n" +
+		",https://example.com/,\n"
+	invalid := []string{"5  damaged", fmt.Sprintf("6  invalid %d", link.FieldAlias),
+		fmt.Sprintf("7 two invalid %d", link.FieldLongURL), fmt.Sprintf("8  invalid %d",
+			link.FieldAlias)}
+	want := func(what string, im *formats.Import, first, second, third string) {
+		t.Helper()
+		want := append([]string{"2 one " + first, "3 one " + second, "4 one " + third}, invalid...)
+		if got := resultsOf(t, im, formats.CSV, file); !slices.Equal(got, want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", what, strings.Join(got, "\n"),
+				strings.Join(want, "\n"))
+		}
+	}
+	dry := &formats.Import{Links: store, DryRun: true}
+	want("dry run", dry, "created", "there", "there") // the fake does not compare the long URLs
+	want("dry run of more", dry, "there", "there", "there")
+	if _, err := store.Read(t.Context(), "one"); !errors.Is(err, link.ErrNotFound) {
+		t.Errorf("a dry run made a link: %v", err)
+	}
+	im := &formats.Import{Links: store, Owner: "ann"}
+	want("import", im, "created", "there", "the alias is taken")
+	want("import again", im, "there", "there", "the alias is taken")
+	l, err := store.Read(t.Context(), "one")
+	if err != nil || l.Owner != "ann" || !l.CreatedAt.Equal(day) || l.Before.Clicks != 7 {
+		t.Errorf("got %+v, %v", l, err)
+	}
+	store.Fail(link.ErrUnavailable)
+	want("import without the store", im, link.ErrUnavailable.Error(), link.ErrUnavailable.Error(),
+		link.ErrUnavailable.Error())
+}
+
+func TestImportKeepsOwners(t *testing.T) {
+	store := linkstest.NewFake(linkstest.NewClock().Now, rand.Reader)
+	for keep, owners := range map[bool][2]string{false: {"ann", "ann"}, true: {"bob", ""}} {
+		im := &formats.Import{Links: store, Owner: "ann", KeepOwners: keep}
+		resultsOf(t, im, formats.CSV, fmt.Sprintf("alias,longUrl,owner\n"+
+			"bob-%t,https://example.com/,bob\nnone-%[1]t,https://example.com/,\n", keep))
+		for i, name := range []string{"bob", "none"} {
+			alias := link.Name(fmt.Sprintf("%s-%t", name, keep))
+			if l, err := store.Read(t.Context(), alias); err != nil || l.Owner != owners[i] {
+				t.Errorf("%s: owner %q, %v, want %q", alias, l.Owner, err, owners[i])
+			}
+		}
+	}
+}
+
+// Only an admin's import makes a link that was taken down.
+func TestImportTakenDown(t *testing.T) {
+	store := linkstest.NewFake(linkstest.NewClock().Now, rand.Reader)
+	for admin, aliases := range map[bool][2]link.Name{false: {"a", "b"}, true: {"c", "d"}} {
+		im := &formats.Import{Links: store, Owner: "ann", Admin: admin}
+		resultsOf(t, im, formats.CSV, fmt.Sprintf("alias,longUrl,disabled,locked\n"+
+			"%s,https://example.com/%[1]s,true,true\n%s,https://example.com/%[2]s,false,true\n",
+			aliases[0], aliases[1]))
+		for i, alias := range aliases {
+			l, err := store.Read(t.Context(), alias)
+			if err != nil || l.Locked != (admin && i == 0) { // what is live is not taken down
+				t.Errorf("admin is %t, %s: locked is %t, %v", admin, alias, l.Locked, err)
+			}
+		}
+	}
+}
+
+// foundOf returns what is found in a store under some names: the long URL, and what is forwarded.
+func foundOf(t *testing.T, store *linkstest.Fake, names ...link.Name) (found []string) {
+	t.Helper()
+	for _, name := range names {
+		l, err := store.Read(t.Context(), name)
+		if err != nil {
+			found = append(found, fmt.Sprintf("%s: %v", name, err))
+			continue
+		}
+		found = append(found, fmt.Sprintf("%s: %s as %s %s", name,
+			strings.TrimPrefix(l.LongURL, "https://example.com/"), l.Alias(),
+			strings.Join(l.Forward.Names(), ",")))
+	}
+	return found
+}
+
+func TestImportDomains(t *testing.T) {
+	goExample, byDefault := link.Domain("go.example"), link.Domain("")
+	own := map[formats.Format]string{
+		formats.CSV: "alias,longUrl,domain,shortUrl\n" +
+			"a,https://example.com/1,,https://go.example/a\n" +
+			"a,https://example.com/2,Go.Example.,\n" +
+			"a,https://example.com/3,go.example:443,\n" +
+			"b,https://example.com/4,s.example.com,\n" +
+			"a,https://example.com/5,old.example,\n" +
+			"c,https://example.com/6,old example,\n" +
+			"d,nowhere,go.example,\n",
+		formats.NDJSON: "\n" +
+			`{"alias":"a","longUrl":"https://example.com/1","domain":null,` +
+			`"shortUrl":"https://go.example/a"}` + "\n" +
+			`{"alias":"a","longUrl":"https://example.com/2","domain":"Go.Example."}` + "\n" +
+			`{"alias":"a","longUrl":"https://example.com/3","domain":"go.example:443"}` + "\n" +
+			`{"alias":"b","longUrl":"https://example.com/4","domain":"s.example.com"}` + "\n" +
+			`{"alias":"a","longUrl":"https://example.com/5","domain":"old.example"}` + "\n" +
+			`{"alias":"c","longUrl":"https://example.com/6","domain":"old example"}` + "\n" +
+			`{"alias":"d","longUrl":"nowhere","domain":"go.example"}` + "\n",
+	}
+	for name, test := range map[string]struct {
+		im    formats.Import
+		files map[formats.Format]string
+		want  []string // results, then links
+	}{
+		"of our own": {formats.Import{}, own, []string{"2 a created", "3 a@go.example created",
+			"4 a@go.example the alias is taken", "5 b created", "6 a invalid 12", "7 c invalid 12",
+			"8 d@go.example invalid 0",
+			"a: 1 as a ", "a@go.example: 2 as a ", "b: 4 as b ", "a@old.example: no such link"}},
+		"of our own, with retired ones": {formats.Import{Admin: true}, own, []string{
+			"2 a created", "3 a@go.example created", "4 a@go.example the alias is taken",
+			"5 b created", "6 a@old.example created", "7 c invalid 12", "8 d@go.example invalid 0",
+			"a: 1 as a ", "a@go.example: 2 as a ", "b: 4 as b ", "a@old.example: 5 as a "}},
+		"of our own, all to one": {formats.Import{Domain: &goExample}, own, []string{
+			"2 a@go.example created", "3 a@go.example the alias is taken",
+			"4 a@go.example the alias is taken", "5 b@go.example created",
+			"6 a@go.example the alias is taken", "7 c@go.example created",
+			"8 d@go.example invalid 0",
+			"a: no such link", "a@go.example: 1 as a ", "b: no such link",
+			"a@old.example: no such link"}},
+		"of our own, all to the default one": {formats.Import{Domain: &byDefault}, own, []string{
+			"2 a created", "3 a the alias is taken", "4 a the alias is taken", "5 b created",
+			"6 a the alias is taken", "7 c created", "8 d invalid 0",
+			"a: 1 as a ", "a@go.example: no such link", "b: 4 as b ",
+			"a@old.example: no such link"}},
+		"of others": {formats.Import{Admin: true}, map[formats.Format]string{
+			formats.Shlink: "shortCode,longUrl,domain,shortUrl\n" +
+				"a,https://example.com/1,,https://go.example/a\n" +
+				"a,https://example.com/2,GO.EXAMPLE,\n" +
+				"b,https://example.com/3,old.example,\n" +
+				",https://example.com/4,s.example.com,https://go.example/c\n" +
+				"d,https://example.com/5,no domain,\n",
+			formats.Kutt: `[null,{"address":"a","target":"https://example.com/1","domain":null,` +
+				`"link":"https://go.example/a"},` +
+				`{"address":"a","target":"https://example.com/2","domain":"GO.EXAMPLE"},` +
+				`{"address":"b","target":"https://example.com/3","domain":"old.example"},` +
+				`{"target":"https://example.com/4","domain":"s.example.com",` +
+				`"link":"https://go.example/c"},` +
+				`{"address":"d","target":"https://example.com/5","domain":"no domain"}]`,
+		}, []string{"2 a created", "3 a@go.example created", "4 b created", "5 c created",
+			"6 d created",
+			"a: 1 as a ", "a@go.example: 2 as a ", "b: 3 as b ", "a@old.example: no such link"}},
+		"of others, all to one": {formats.Import{Domain: &goExample}, map[formats.Format]string{
+			formats.Shlink: "shortCode,longUrl,domain\nb,https://example.com/1,old.example\n",
+			formats.Dub:    "link,url\nhttps://s.example.com/b,https://example.com/1\n",
+		}, []string{"2 b@go.example created",
+			"a: no such link", "a@go.example: no such link", "b: no such link",
+			"a@old.example: no such link"}},
+	} {
+		for format, file := range test.files {
+			store := linkstest.NewFake(linkstest.NewClock().Now, rand.Reader)
+			im := test.im
+			im.Links, im.Rules, im.Format = store, rules, format
+			got := resultsOf(t, &im, format, file)
+			if format == formats.Kutt {
+				got = got[1:] // the entry that makes the numbers those of the lines
+			}
+			got = append(got, foundOf(t, store, "a", "a@go.example", "b", "a@old.example")...)
+			if !slices.Equal(got, test.want) {
+				t.Errorf("%s, as %s: got\n%s\nwant\n%s", name, format, strings.Join(got, "\n"),
+					strings.Join(test.want, "\n"))
+			}
+		}
+	}
+}
+
+// golink appends the query and the path of a request to the target.
+func TestImportForwards(t *testing.T) {
+	store := linkstest.NewFake(linkstest.NewClock().Now, rand.Reader)
+	extra := rules
+	extra.ExtraSchemes = []string{"mailto"}
+	im := &formats.Import{Links: store, Rules: extra, Format: formats.Golink}
+	got := resultsOf(t, im, formats.Golink,
+		`{"Short":"a","Long":"HTTPS://example.com/a"}`+"\n"+
+			`{"Short":"b","Long":"mailto:ann@example.com"}`+"\n"+
+			`{"Short":"c","Long":"https://example.com/{{.Path}}"}`+"\n"+
+			`{"Short":"d","Long":"javascript:alert(1)"}`+"\n")
+	im.Format = formats.CSV
+	got = append(got, resultsOf(t, im, formats.CSV, "alias,longUrl,forward\n"+
+		"e,https://example.com/e,\"path,query\"\n"+
+		"f,https://example.com/f,query\n"+
+		"g,https://example.com/g,\n"+
+		"h,mailto:ann@example.com,query\n")...)
+	got = append(got, foundOf(t, store, "a", "b", "e", "f", "g")...)
+	want := []string{"1 a created", "2 b created", "3 c damaged", "4 d invalid 0",
+		"2 e created", "3 f created", "4 g created", "5 h invalid 11",
+		"a: HTTPS://example.com/a as a query,path", "b: mailto:ann@example.com as b ",
+		"e: e as e query,path", "f: f as f query", "g: g as g "}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// If case does not matter, two spellings are one alias. A link that was made before with capitals
+// is found by its own spelling only.
+func TestImportInAnyCase(t *testing.T) {
+	for _, anyCase := range []bool{false, true} {
+		store := linkstest.NewFake(linkstest.NewClock().Now, rand.Reader)
+		store.AnyCase = anyCase
+		store.Put(link.Link{Name: "Old", LongURL: "https://example.com/old", CreatedAt: day})
+		im := &formats.Import{Links: store, Rules: rules, Format: formats.CSV}
+		im.Rules.AnyCase = anyCase
+		got := resultsOf(t, im, formats.CSV, "alias,longUrl,domain\n"+
+			"Docs,https://example.com/1,\n"+
+			"docs,https://example.com/1,\n"+
+			"DOCS,https://example.com/2,\n"+
+			"DOCS,https://example.com/3,go.example\n"+
+			"Old,https://example.com/old,\n"+
+			"Old,https://example.com/new,\n"+
+			"old,https://example.com/new,\n"+
+			"Api,https://example.com/,\n")
+		got = append(got, foundOf(t, store, "Docs", "docs", "DOCS", "dOCS@go.example", "Old", "old",
+			"oLD")...)
+		want := []string{"2 Docs created", "3 docs created", "4 DOCS created",
+			"5 DOCS@go.example created", "6 Old there", "7 Old the alias is taken", "8 old created",
+			"9 Api invalid 3",
+			"Docs: 1 as Docs ", "docs: 1 as docs ", "DOCS: 2 as DOCS ",
+			"dOCS@go.example: no such link",
+			"Old: old as Old ", "old: new as old ", "oLD: no such link"}
+		if anyCase {
+			want = []string{"2 Docs created", "3 docs there", "4 DOCS the alias is taken",
+				"5 DOCS@go.example created", "6 Old there", "7 Old the alias is taken",
+				"8 old created", "9 Api invalid 3",
+				"Docs: 1 as Docs ", "docs: 1 as Docs ", "DOCS: 1 as Docs ",
+				"dOCS@go.example: 3 as DOCS ",
+				"Old: old as Old ", "old: new as old ", "oLD: new as old "}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("any case %t: got\n%s\nwant\n%s", anyCase, strings.Join(got, "\n"),
+				strings.Join(want, "\n"))
+		}
+	}
+}

@@ -1,0 +1,227 @@
+package formats
+
+import (
+	"encoding/csv"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"tiney/internal/link"
+)
+
+// Writer writes records in one of our own formats. Read returns the records as they were written,
+// except Shared, DeletedAt and Line; with times to the second, and in CSV with all line ends as LF.
+// The alias is written in the spelling that people see.
+//
+// CSV is as in RFC 4180, with lines that end with LF. Tags are in one field, separated by commas. A
+// tag that contains a comma or a quote, or that begins or ends with white space, is itself in
+// quotes. Spreadsheets take a field that begins with =, +, - or @ for a formula, even in quotes,
+// and anybody may choose a title. So Writer puts an apostrophe before an alias, title, list of
+// tags, owner or domain that begins with such a character, also if apostrophes precede the
+// character. Read takes one apostrophe away again.
+type Writer struct {
+	// ForSpreadsheet makes CSV begin with a line that tells spreadsheets the separator. Without
+	// that line, some spreadsheets split at semicolons, and then a field may begin anywhere in a
+	// title or a long URL.
+	ForSpreadsheet bool
+
+	rules  link.Rules
+	format Format
+	w      io.Writer
+	csv    *csv.Writer
+	began  bool
+}
+
+// NewWriter returns a Writer that writes to w, with the short URLs of rules. It buffers until
+// Flush.
+func NewWriter(w io.Writer, f Format, rules link.Rules) *Writer {
+	return &Writer{rules: rules, format: f, w: w, csv: csv.NewWriter(w)}
+}
+
+// Write writes a record without its Err. The error is the error of writing, or ErrFormat.
+func (w *Writer) Write(rec Record) error {
+	l := rec.Link
+	if l.StatusCode == 0 {
+		l.StatusCode = link.DefaultStatusCode
+	}
+	switch w.format {
+	case NDJSON:
+		v := linkJSON{
+			Alias:      l.Alias(),
+			ShortURL:   w.rules.ShortURL(l),
+			LongURL:    l.LongURL,
+			CreatedAt:  scalar(stamp(l.CreatedAt)),
+			ExpiresAt:  scalar(stamp(l.ExpiresAt)),
+			UpdatedAt:  scalar(stamp(l.UpdatedAt)),
+			StatusCode: statusCode(l.StatusCode),
+			Disabled:   l.Disabled,
+			Shared:     unread{l.Shared},
+			DeletedAt:  unread{nullable(stamp(l.DeletedAt))},
+			Title:      nullable(l.Title),
+			Tags:       l.Tags,
+			Owner:      nullable(l.Owner),
+			Clicks:     tally(rec.Total.Clicks),
+			Bots:       tally(rec.Total.Bots),
+			LastAt:     scalar(stamp(rec.Total.Last)),
+			Domain:     nullable(l.Name.Domain()),
+			Forward:    l.Forward.Names(),
+			Locked:     l.Locked,
+		}
+		line, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true))
+		if err != nil {
+			return err
+		}
+		_, err = w.w.Write(append(line, '\n'))
+		return err
+	case CSV:
+		if err := w.begin(); err != nil {
+			return err
+		}
+		fields := []string{
+			guarded(string(l.Alias())),
+			w.rules.ShortURL(l),
+			l.LongURL,
+			stamp(l.CreatedAt),
+			stamp(l.ExpiresAt),
+			stamp(l.UpdatedAt),
+			strconv.Itoa(l.StatusCode),
+			strconv.FormatBool(l.Disabled),
+			strconv.FormatBool(l.Shared),
+			stamp(l.DeletedAt),
+			guarded(l.Title),
+			guarded(joinTags(l.Tags)),
+			guarded(l.Owner),
+			strconv.FormatInt(rec.Total.Clicks, 10),
+			strconv.FormatInt(rec.Total.Bots, 10),
+			stamp(rec.Total.Last),
+			guarded(string(l.Name.Domain())),
+			strings.Join(l.Forward.Names(), ","),
+			strconv.FormatBool(l.Locked),
+		}
+		for i, field := range fields {
+			fields[i] = strings.ToValidUTF8(field, "\ufffd")
+		}
+		return w.csv.Write(fields)
+	}
+	return ErrFormat
+}
+
+// begin writes the column names once.
+func (w *Writer) begin() error {
+	if w.began {
+		return nil
+	}
+	w.began = true
+	if w.ForSpreadsheet {
+		if _, err := io.WriteString(w.w, separator+",\n"); err != nil {
+			return err
+		}
+	}
+	return w.csv.Write([]string{"alias", "shortUrl", "longUrl",
+		"createdAtUtc", "expiresAtUtc", "updatedAtUtc", "statusCode", "disabled", "shared",
+		"deletedAtUtc", "title", "tags", "owner", "clicks", "bots", "lastClickAtUtc",
+		"domain", "forward", "locked"})
+}
+
+// Flush writes the buffer. In CSV it writes the column names even if there was no record.
+func (w *Writer) Flush() error {
+	if w.format != CSV {
+		return nil
+	}
+	if err := w.begin(); err != nil {
+		return err
+	}
+	w.csv.Flush()
+	return w.csv.Error()
+}
+
+// stamp returns a time as the API writes it, or "" for the zero time.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// formula reports whether spreadsheets take a field for a formula, or would do so without the
+// apostrophes before it (see https://owasp.org/www-community/attacks/CSV_Injection).
+func formula(s string) bool {
+	s = strings.TrimLeft(s, "'")
+	first, _ := utf8.DecodeRuneInString(s)
+	return s != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", first)
+}
+
+// guarded changes a field so that no spreadsheet takes it for a formula. unguarded reverses this.
+func guarded(s string) string {
+	if formula(s) {
+		return "'" + s
+	}
+	return s
+}
+
+func unguarded(s string) string {
+	if strings.HasPrefix(s, "'") && formula(s) {
+		return s[1:]
+	}
+	return s
+}
+
+// joinTags writes tags into one field. splitTags reads them from it.
+func joinTags(tags []string) string {
+	var b strings.Builder
+	for i, tag := range tags {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if tag == "" || strings.TrimSpace(tag) != tag || strings.ContainsAny(tag, `,"`) {
+			tag = `"` + strings.ReplaceAll(tag, `"`, `""`) + `"`
+		}
+		b.WriteString(tag)
+	}
+	return b.String()
+}
+
+// splitTags splits a field into tags. It returns false if a quote is out of place. Spaces around
+// tags are allowed, because people write them.
+func splitTags(s string) (tags []string, ok bool) {
+	if s = strings.TrimSpace(s); s == "" {
+		return nil, true
+	}
+	for more := true; more; {
+		tag := ""
+		if s = strings.TrimLeft(s, " "); strings.HasPrefix(s, `"`) {
+			var text strings.Builder
+			// Each round takes a part up to the next quote. A doubled quote begins another part.
+			for strings.HasPrefix(s, `"`) {
+				part, rest, closed := strings.Cut(s[1:], `"`)
+				if !closed {
+					return nil, false
+				}
+				text.WriteString(part)
+				if strings.HasPrefix(rest, `"`) {
+					text.WriteByte('"')
+				}
+				s = rest
+			}
+			tag = text.String()
+			if s = strings.TrimLeft(s, " "); s != "" && s[0] != ',' {
+				return nil, false
+			}
+			s, more = strings.TrimPrefix(s, ","), s != ""
+		} else {
+			tag, s, more = strings.Cut(s, ",")
+			if tag = strings.TrimSpace(tag); tag == "" {
+				continue
+			}
+		}
+		if tags = append(tags, tag); len(tags) == maxFew {
+			break // the rest would not make them fewer
+		}
+	}
+	return tags, true
+}

@@ -1,0 +1,68 @@
+package reaper
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"tiney/internal/link"
+	"tiney/internal/telemetry"
+)
+
+const (
+	// firstAfter is how long after the start of a process its first run begins. That is after the
+	// first requests, but soon, because a reaper that was down has work to catch up with.
+	firstAfter = 2 * time.Second
+	// againAfter is how long after a first run that found the lock held the next one begins. By
+	// then, if a killed process held the lock, most likely this one's predecessor, its lease has
+	// run out.
+	againAfter = 65 * time.Second
+)
+
+// Schedule says when to run: Next returns the first time after the given one.
+type Schedule interface {
+	Next(after time.Time) time.Time
+}
+
+// RunOnSchedule reaps soon after it is called and then by the schedule, in UTC, until Stopping
+// ends. It is for a process without the Functions host.
+func (rp *Reaper) RunOnSchedule(schedule Schedule, now func() time.Time) {
+	wait := func(d time.Duration) bool {
+		select {
+		case <-time.After(d):
+			return true
+		case <-rp.Stopping.Done():
+			return false
+		}
+	}
+	if !wait(firstAfter) {
+		return
+	}
+	if err := rp.runAndReport(); errors.Is(err, link.ErrLockHeld) {
+		if !wait(againAfter) {
+			return
+		}
+		_ = rp.runAndReport() // logged by Run
+	}
+	for {
+		at := now().UTC()
+		if !wait(schedule.Next(at).Sub(at)) {
+			return
+		}
+		_ = rp.runAndReport()
+	}
+}
+
+// runAndReport runs once and reports the run as a request, as the Functions host does for its
+// invocations.
+func (rp *Reaper) runAndReport() error {
+	// The context need not end: Run respects Stopping.
+	operation := telemetry.Begin(context.Background(), "reaper", nil, false)
+	start := time.Now()
+	_, err := rp.Run(&operation)
+	rp.Sender.Request(&operation, telemetry.Request{
+		Success: err == nil || errors.Is(err, link.ErrLockHeld), Start: start,
+		Duration: time.Since(start),
+	})
+	return err
+}

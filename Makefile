@@ -18,29 +18,29 @@ help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 run: azurite build ## run the service on http://localhost:7071, with Azurite under it (PORT=8080 for another port)
-	@go build -o build/dev ./internal/dev
+	@go build -o build/dev ./internal/tools/dev
 	@exec build/dev
 
 build: ## lay the function app out in build/app, for func start
 	@rm -rf build/app
-	@go run ./internal/pack/cmd -dir build/app
+	@go run ./internal/tools/pack/cmd -dir build/app
 
 package: ## write the packages to deploy, build/tiney-*.zip: docs/deployment.md has their plans
-	@go run ./internal/pack/cmd -os linux -arch amd64 -zip build/tiney-linux-amd64.zip
-	@go run ./internal/pack/cmd -os windows -arch 386 -zip build/tiney-windows-386.zip
-	@go run ./internal/pack/cmd -os windows -arch 386 -webapp -zip build/tiney-webapp-windows-386.zip
-	@go run ./internal/pack/cmd -os windows -arch amd64 -webapp -zip build/tiney-webapp-windows-amd64.zip
+	@go run ./internal/tools/pack/cmd -os linux -arch amd64 -zip build/tiney-linux-amd64.zip
+	@go run ./internal/tools/pack/cmd -os windows -arch 386 -zip build/tiney-windows-386.zip
+	@go run ./internal/tools/pack/cmd -os windows -arch 386 -webapp -zip build/tiney-webapp-windows-386.zip
+	@go run ./internal/tools/pack/cmd -os windows -arch amd64 -webapp -zip build/tiney-webapp-windows-amd64.zip
 	@ls -l build/*.zip
 
 image: ## write the container image to build/image, for linux/amd64 and linux/arm64; it needs no container engine
-	@go run ./internal/pack/cmd -image build/image
+	@go run ./internal/tools/pack/cmd -image build/image
 	@echo "build/image is an OCI image layout. To push it to a registry:"
 	@echo "  go run github.com/google/go-containerregistry/cmd/crane@v0.22.1 push --index build/image REGISTRY/tiney:TAG"
 
 # What `make test` leaves to `make check`: the browser and the packages.
-SLOW = tiney/internal/browser tiney/internal/pack
+SLOW = tiney/internal/testing/browser tiney/internal/tools/pack
 
-test: azurite kql oidcprovider useragents openapi mcp internal/country/node_modules/.installed ## run the tests, in at most four minutes; `make check` runs all of them
+test: azurite kql oidcprovider useragents openapi mcp internal/tools/country/node_modules/.installed ## run the tests, in at most four minutes; `make check` runs all of them
 	@go test -short -parallel 8 -timeout 10m $$(go list ./... | grep -vx $(SLOW:%=-e %))
 
 # A warning fails, too: BCP081 is a type that does not exist, which would end each deployment.
@@ -54,13 +54,13 @@ lint: ## compile and lint the Bicep files, if bicep or az bicep is there; warnin
 
 # The tests of these packages have the machine to themselves. Beside other busy programs, an
 # emulator or a browser may stand still for longer than the service and its clients wait.
-ALONE = internal/browser storage internal/simulation internal/e2e
+ALONE = internal/testing/browser storage internal/testing/simulation internal/testing/e2e
 
 # What also runs as a 32-bit executable.
 PURE = $(addprefix ./internal/,access clicks formats link telemetry) ./functions
 
-check: azurite kql oidcprovider useragents browser openapi mcp internal/country/node_modules/.installed ## what CI runs: linters, tidy modules, the packages, all tests with the race detector, Wine
-	@internal/dev/install.sh compiler chromium shellcheck
+check: azurite kql oidcprovider useragents browser openapi mcp internal/tools/country/node_modules/.installed ## what CI runs: linters, tidy modules, the packages, all tests with the race detector, Wine
+	@internal/tools/dev/install.sh compiler chromium shellcheck
 	@files=$$(gofmt -l $$(find . -name node_modules -prune -o -name '*.go' -print)) && test -z "$$files" || \
 		{ echo "not formatted, run gofmt -w:"; echo "$$files"; exit 1; }
 	go vet ./...
@@ -68,14 +68,14 @@ check: azurite kql oidcprovider useragents browser openapi mcp internal/country/
 	go tool staticcheck ./...
 	go mod tidy -diff
 	go tool actionlint
-	shellcheck infra/*.sh internal/dev/*.sh .ci/run
+	shellcheck infra/*.sh internal/tools/dev/*.sh .ci/run
 	@$(MAKE) --no-print-directory lint
 	$(MAKE) package
 	@set -e; trap 'exit 130' INT; export CGO_ENABLED=1; failed=0; all=$$(go list ./...); \
 	for packages in "$$(echo "$$all" | grep -vx $(ALONE:%=-e tiney/%))" $(ALONE:%=./%); do \
 		go test -race -parallel 8 -timeout 20m $$packages || failed=1; done; \
 	CGO_ENABLED=0 go test -p 1 -timeout 10m -run '^(TestEachPair|TestNo.*TakesMuch)$$' ./storage ./functions || failed=1; \
-	CGO_ENABLED=0 go test -timeout 20m -run '^TestSimulation$$' ./internal/simulation -simulation.operations 100000 \
+	CGO_ENABLED=0 go test -timeout 20m -run '^TestSimulation$$' ./internal/testing/simulation -simulation.operations 100000 \
 		-simulation.seed $$(printf %d "0x$$(git rev-parse --short=12 HEAD 2>/dev/null || echo 1)") || failed=1; \
 	exit $$failed
 	@# Windows Consumption runs 32-bit executables, in which a 64-bit counter of a library may be
@@ -86,7 +86,7 @@ check: azurite kql oidcprovider useragents browser openapi mcp internal/country/
 		CGO_ENABLED=0 GOARCH=386 go test -run 'Cache|Calls' ./storage; \
 		else echo "NOT CHECKED: the 32-bit tests, since this machine runs no 32-bit executables."; fi
 	@# Some machines cannot install or run Wine. They leave this out.
-	@if internal/dev/install.sh wine; then $(MAKE) --no-print-directory wine; \
+	@if internal/tools/dev/install.sh wine; then $(MAKE) --no-print-directory wine; \
 		else echo "NOT CHECKED: that the packages for Windows run. See above what is missing."; fi
 
 fuzz: ## fuzz every fuzz target for FUZZTIME each (30s)
@@ -98,36 +98,36 @@ fuzz: ## fuzz every fuzz target for FUZZTIME each (30s)
 	done
 
 chaos: azurite ## simulate 1,000,000 operations, then check processes for DURATION (10m), NODES (2) of them, and storage on Azurite
-	go test -timeout 0 -v -run '^TestSimulation$$' ./internal/simulation -simulation.operations 1000000 -simulation.seed $(SEED)
-	go test -v -timeout 0 -run 'TestHistories|TestLong' ./internal/simulation -simulation.duration $(DURATION) -simulation.nodes $(NODES) -simulation.seed $(SEED) -simulation.long
+	go test -timeout 0 -v -run '^TestSimulation$$' ./internal/testing/simulation -simulation.operations 1000000 -simulation.seed $(SEED)
+	go test -v -timeout 0 -run 'TestHistories|TestLong' ./internal/testing/simulation -simulation.duration $(DURATION) -simulation.nodes $(NODES) -simulation.seed $(SEED) -simulation.long
 	go test -timeout 20m ./storage -memory=false
 
 sabotage: ## break the product in each of some ways, and look whether the tests find it
-	go test -v -timeout 0 -run '^TestSabotage$$' ./internal/simulation -simulation.sabotage
+	go test -v -timeout 0 -run '^TestSabotage$$' ./internal/testing/simulation -simulation.sabotage
 
 bench: azurite useragents ## measure redirects, clicks, lists, reap, start … (ten minutes; BENCH='-only start' for one part)
-	@internal/dev/install.sh wrk nginx
-	@PATH="$$PATH:/usr/sbin" go run ./bench $(BENCH)
+	@internal/tools/dev/install.sh wrk nginx
+	@PATH="$$PATH:/usr/sbin" go run ./internal/tools/bench $(BENCH)
 
 wine: azurite ## run the packages for Windows under Wine, which it installs on Debian and Ubuntu if run by root
-	@internal/dev/install.sh wine
+	@internal/tools/dev/install.sh wine
 	@mkdir -p build
-	go test -count=1 -v -run '^TestWindowsPackages$$' ./internal/pack -pack.wine >build/wine.txt 2>&1 || { cat build/wine.txt; exit 1; }
+	go test -count=1 -v -run '^TestWindowsPackages$$' ./internal/tools/pack -pack.wine >build/wine.txt 2>&1 || { cat build/wine.txt; exit 1; }
 	@grep 'NOT CHECKED' build/wine.txt || echo "The packages for Windows run under Wine."
 
 screenshots: azurite browser ## make the pictures of the pages in docs/screenshots anew
-	@internal/dev/install.sh chromium
+	@internal/tools/dev/install.sh chromium
 	@mkdir -p docs/screenshots
-	go test -count=1 -run '^TestScreenshots$$' ./internal/browser -browser.screenshots "$(CURDIR)/docs/screenshots"
+	go test -count=1 -run '^TestScreenshots$$' ./internal/testing/browser -browser.screenshots "$(CURDIR)/docs/screenshots"
 
-country: internal/country/node_modules/.installed ## write the table of countries by address anew, from its data set
-	go run ./internal/country
+country: internal/tools/country/node_modules/.installed ## write the table of countries by address anew, from its data set
+	go run ./internal/tools/country
 
 # These are installed from npm: the storage emulator, the parser of Kusto queries, the provider that
 # tests sign in with, the user agents of bots and people, the checker that pages are accessible, the
 # linter of the API's description, and clients of MCP. The data set of `make country` is installed
 # from npm, too.
-azurite kql oidcprovider useragents browser openapi mcp: %: internal/%/node_modules/.installed
+azurite kql oidcprovider useragents browser openapi mcp: %: internal/testing/%/node_modules/.installed
 
 # No package needs its install scripts. Some scripts would compile code that the package also has as
 # WebAssembly.
@@ -137,4 +137,4 @@ internal/%/node_modules/.installed: internal/%/package-lock.json
 	@touch $@
 
 clean: ## remove what was built and installed; Azurite's data in .azurite stays
-	rm -rf build internal/*/node_modules
+	rm -rf build internal/*/*/node_modules

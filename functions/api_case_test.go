@@ -9,7 +9,7 @@ import (
 
 	"tiney/functions"
 	"tiney/internal/link"
-	"tiney/internal/linkstest"
+	"tiney/internal/testing/linkstest"
 )
 
 // anyCase makes the case of aliases not matter.

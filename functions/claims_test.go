@@ -10,7 +10,7 @@ import (
 
 	"tiney/functions"
 	"tiney/internal/link"
-	"tiney/internal/linkstest"
+	"tiney/internal/testing/linkstest"
 )
 
 func TestClaims(t *testing.T) {

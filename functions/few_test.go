@@ -16,7 +16,7 @@ import (
 
 	"tiney/functions"
 	"tiney/internal/access"
-	"tiney/internal/linkstest"
+	"tiney/internal/testing/linkstest"
 )
 
 // upload begins a call of who with a body of which nothing arrives. send sends more of the body.

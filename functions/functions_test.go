@@ -25,8 +25,8 @@ import (
 	"tiney/internal/access"
 	"tiney/internal/clicks"
 	"tiney/internal/link"
-	"tiney/internal/linkstest"
 	"tiney/internal/telemetry"
+	"tiney/internal/testing/linkstest"
 )
 
 // rig has all functions, over a fake store.

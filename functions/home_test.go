@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What people paste around a URL goes, and a scheme is added. internal/browser tries the same on the
-// page's script.
+// What people paste around a URL goes, and a scheme is added. internal/testing/browser tries the
+// same on the page's script.
 func TestPastedURLs(t *testing.T) {
 	data, err := os.ReadFile("testdata/pasted.json")
 	var pasted map[string]string

@@ -13,7 +13,7 @@ import (
 	"tiney/functions"
 	"tiney/internal/access"
 	"tiney/internal/link"
-	"tiney/internal/linkstest"
+	"tiney/internal/testing/linkstest"
 )
 
 // An alias of 100 characters works wherever one is taken, and none of 101 does anywhere.

@@ -19,7 +19,7 @@ import (
 	"tiney/functions"
 	"tiney/internal/access"
 	"tiney/internal/link"
-	"tiney/internal/linkstest"
+	"tiney/internal/testing/linkstest"
 )
 
 // message sends a message to the MCP endpoint.

@@ -16,7 +16,7 @@ import (
 
 	"tiney/functions"
 	"tiney/internal/link"
-	"tiney/internal/openapi"
+	"tiney/internal/testing/openapi"
 )
 
 func loadOpenAPI(t testing.TB) *openapi.Document {

@@ -10,9 +10,9 @@ import (
 
 	"tiney/functions"
 	"tiney/internal/access"
-	"tiney/internal/ingest"
 	"tiney/internal/link"
 	"tiney/internal/telemetry"
+	"tiney/internal/testing/ingest"
 )
 
 func sender(t *testing.T, hosted bool) (*telemetry.Sender, *ingest.Endpoint) {

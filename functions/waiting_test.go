@@ -15,7 +15,7 @@ import (
 	"tiney/internal/access"
 	"tiney/internal/clicks"
 	"tiney/internal/link"
-	"tiney/internal/linkstest"
+	"tiney/internal/testing/linkstest"
 )
 
 // slow is a storage in which each call takes this long, unless the context of the call ends before.

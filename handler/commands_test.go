@@ -10,7 +10,7 @@ import (
 	"tiney/internal/link"
 )
 
-// The subcommands themselves are tested in internal/e2e, over Azurite.
+// The subcommands themselves are tested in internal/testing/e2e, over Azurite.
 func TestUsage(t *testing.T) {
 	const emulator, nowhere = "UseDevelopmentStorage=true",
 		"AccountName=x;AccountKey=eA==;TableEndpoint=http://127.0.0.1:1/x"

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"tiney/handler/app"
-	"tiney/internal/freeport"
 	"tiney/internal/telemetry"
+	"tiney/internal/testing/freeport"
 )
 
 func TestOrphaned(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"tiney/internal/azurite"
-	"tiney/internal/freeport"
+	"tiney/internal/testing/azurite"
+	"tiney/internal/testing/freeport"
 )
 
 // TestBackup runs the steps of the nightly backup, with a stub of az that keeps the blob in a file.
@@ -29,7 +29,8 @@ func TestBackup(t *testing.T) {
 			`\n        env:\n(?:          .*\n)+        run: \|\n((?:          .*\n)+)`)[0], "          ", "")
 	}
 	// The emulator of the workflow would listen on ports that may be taken.
-	restore := regexp.MustCompile(`(?s)internal/azurite/.*?EXIT\n`).ReplaceAllString(step("Restore"), "")
+	restore := regexp.MustCompile(`(?s)internal/testing/azurite/.*?EXIT\n`).
+		ReplaceAllString(step("Restore"), "")
 	if restore == step("Restore") {
 		t.Error("the workflow starts no emulator")
 	}

@@ -54,7 +54,7 @@ func TestComposeSettings(t *testing.T) {
 			t.Errorf("not every container has %s", line)
 		}
 	}
-	tested := matches(t, read(t, "../internal/azurite/package.json"), `"azurite": "(.*)"`)
+	tested := matches(t, read(t, "../internal/testing/azurite/package.json"), `"azurite": "(.*)"`)
 	if got := matches(t, compose, `image: \S+/azurite:(\S+)`); !slices.Equal(got, tested) {
 		t.Errorf("compose.yaml has Azurite %s, and %s is tested", got, tested)
 	}

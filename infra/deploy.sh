@@ -270,7 +270,7 @@ fi
 if [ "$what_if" = false ] && [ -z "$package" ] && [ "$skip_build" = false ]; then
   say "building the packages"
   make -C "$root" package >&2 || die $build_failed "make package failed; nothing was changed in Azure"
-  # internal/pack puts this version into the executable, which reports it at /api/health.
+  # internal/tools/pack puts this version into the executable, which reports it at /api/health.
   built=$(git -C "$root" describe --always '--exclude=*' --abbrev=12 --dirty 2>/dev/null) || built=unknown
 fi
 

@@ -30,8 +30,8 @@ import (
 	"testing"
 	"time"
 
-	"tiney/internal/azurite"
-	"tiney/internal/freeport"
+	"tiney/internal/testing/azurite"
+	"tiney/internal/testing/freeport"
 )
 
 const (
@@ -1046,7 +1046,7 @@ func TestDeployRealPackage(t *testing.T) {
 	tree, err := filepath.Abs("..")
 	d.do(err)
 	d.tool("git", fmt.Sprintf(`shift 2; PATH='%s' git -C '%s' "$@"`, os.Getenv("PATH"), tree))
-	d.tool("make", fmt.Sprintf(`cd '%s' && PATH='%s' go run ./internal/pack/cmd -os %s -arch %s `+
+	d.tool("make", fmt.Sprintf(`cd '%s' && PATH='%s' go run ./internal/tools/pack/cmd -os %s -arch %s `+
 		`-zip "$2/build/tiney-linux-amd64.zip"`,
 		tree, os.Getenv("PATH"), runtime.GOOS, runtime.GOARCH))
 	d.env = append(os.Environ(), "PATH="+d.bin) // Go finds its caches by it

@@ -14,8 +14,8 @@ import (
 	"sync"
 	"testing"
 
-	"tiney/internal/kql"
 	"tiney/internal/telemetry"
+	"tiney/internal/testing/kql"
 )
 
 const operations = "../docs/operations.md"
@@ -282,8 +282,8 @@ func (s sent) unknown(uses []kql.Use) []string {
 	return all
 }
 
-// badQueries have one mistake each. The tests of internal/kql cover what the parser refuses. One of
-// each kind here shows that the parser is used.
+// badQueries have one mistake each. The tests of internal/testing/kql cover what the parser
+// refuses. One of each kind here shows that the parser is used.
 var badQueries = []struct{ text, want string }{
 	{"requests | whre name == 'redirect'", "operator expected"},
 	{"customMetrics | where name in ('cache.hit', 'cache.mis')",

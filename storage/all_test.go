@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"tiney/internal/link"
-	"tiney/internal/rawtables"
+	"tiney/internal/testing/rawtables"
 )
 
 // All links are there once, however many rows a page has.

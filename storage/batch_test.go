@@ -12,9 +12,9 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
-	"tiney/internal/faultproxy"
 	"tiney/internal/link"
-	"tiney/internal/rawtables"
+	"tiney/internal/testing/faultproxy"
+	"tiney/internal/testing/rawtables"
 )
 
 const batch = "SubmitTransaction"

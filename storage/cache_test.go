@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"tiney/internal/link"
-	"tiney/internal/linkstest"
 	"tiney/internal/telemetry"
+	"tiney/internal/testing/linkstest"
 
 	"github.com/dgraph-io/ristretto/v2"
 )

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"tiney/internal/faultproxy"
 	"tiney/internal/link"
-	"tiney/internal/rawtables"
 	"tiney/internal/telemetry"
-	"tiney/internal/testutil"
+	"tiney/internal/testing/faultproxy"
+	"tiney/internal/testing/rawtables"
+	"tiney/internal/testing/testutil"
 	"tiney/storage"
 	"tiney/storage/table"
 )
@@ -137,7 +137,8 @@ func TestAChangeThatAnotherInstanceHasMade(t *testing.T) {
 	}
 }
 
-// A delete overtakes the response of a write that came before it. Found by internal/simulation.
+// A delete overtakes the response of a write that came before it. Found by
+// internal/testing/simulation.
 func TestAChangeThatOvertakesAShare(t *testing.T) {
 	t.Parallel()
 	r := followed(t)

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"tiney/internal/clicks"
-	"tiney/internal/faultproxy"
 	"tiney/internal/link"
-	"tiney/internal/rawtables"
+	"tiney/internal/testing/faultproxy"
+	"tiney/internal/testing/rawtables"
 	"tiney/storage"
 )
 

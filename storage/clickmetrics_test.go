@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"tiney/internal/clicks"
-	"tiney/internal/faultproxy"
 	"tiney/internal/link"
 	"tiney/internal/telemetry"
+	"tiney/internal/testing/faultproxy"
 )
 
 // TestFlushesAreMeasured: not while nothing is counted, or an idle process would send metrics. The

@@ -18,8 +18,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"tiney/internal/clicks"
-	"tiney/internal/faultproxy"
 	"tiney/internal/link"
+	"tiney/internal/testing/faultproxy"
 	"tiney/storage"
 )
 

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"tiney/internal/faultproxy"
 	"tiney/internal/link"
-	"tiney/internal/linkstest"
-	"tiney/internal/rawtables"
+	"tiney/internal/testing/faultproxy"
+	"tiney/internal/testing/linkstest"
+	"tiney/internal/testing/rawtables"
 	"tiney/storage"
 )
 

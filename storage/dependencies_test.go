@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"tiney/internal/faultproxy"
-	"tiney/internal/ingest"
 	"tiney/internal/telemetry"
+	"tiney/internal/testing/faultproxy"
+	"tiney/internal/testing/ingest"
 	"tiney/storage"
 )
 

@@ -12,10 +12,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"tiney/internal/faultproxy"
 	"tiney/internal/link"
-	"tiney/internal/linkstest"
-	"tiney/internal/rawtables"
+	"tiney/internal/testing/faultproxy"
+	"tiney/internal/testing/linkstest"
+	"tiney/internal/testing/rawtables"
 	"tiney/storage"
 )
 

@@ -18,10 +18,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tiney/internal/access"
-	"tiney/internal/faultproxy"
 	"tiney/internal/link"
-	"tiney/internal/rawtables"
 	"tiney/internal/telemetry"
+	"tiney/internal/testing/faultproxy"
+	"tiney/internal/testing/rawtables"
 	"tiney/storage"
 )
 

@@ -13,10 +13,10 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
-	"tiney/internal/faultproxy"
 	"tiney/internal/link"
-	"tiney/internal/linkstest"
-	"tiney/internal/rawtables"
+	"tiney/internal/testing/faultproxy"
+	"tiney/internal/testing/linkstest"
+	"tiney/internal/testing/rawtables"
 	"tiney/storage"
 )
 

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"tiney/internal/faultproxy"
 	"tiney/internal/link"
-	"tiney/internal/linkstest"
-	"tiney/internal/rawtables"
-	"tiney/internal/testutil"
+	"tiney/internal/testing/faultproxy"
+	"tiney/internal/testing/linkstest"
+	"tiney/internal/testing/rawtables"
+	"tiney/internal/testing/testutil"
 	"tiney/storage"
 	"tiney/storage/table"
 )
@@ -447,7 +447,7 @@ func TestAWriteThatArrivesMuchTooLateIsRepaired(t *testing.T) {
 }
 
 // A reaper has found no link for an expiry row, and is about to delete the row, when the link
-// arrives much too late. Found by internal/simulation.
+// arrives much too late. Found by internal/testing/simulation.
 func TestAReaperDeletesTheExpiryRowOfALinkThatArrivesTooLate(t *testing.T) {
 	t.Parallel()
 	untilRepaired(t, func(r *rig) (check func()) {
@@ -489,7 +489,7 @@ func TestAReaperDeletesTheExpiryRowOfALinkThatArrivesTooLate(t *testing.T) {
 }
 
 // A reaper that is ending a link has found no row of the index, when that row arrives much too late.
-// Found by internal/simulation.
+// Found by internal/testing/simulation.
 func TestAReaperEndsALinkWhoseIndexRowArrivesTooLate(t *testing.T) {
 	t.Parallel()
 	untilRepaired(t, func(r *rig) (check func()) {

@@ -19,10 +19,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"tiney/internal/azurite"
-	"tiney/internal/faultproxy"
 	"tiney/internal/link"
-	"tiney/internal/rawtables"
+	"tiney/internal/testing/azurite"
+	"tiney/internal/testing/faultproxy"
+	"tiney/internal/testing/rawtables"
 	"tiney/storage"
 )
 

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tiney/internal/faultproxy"
 	"tiney/internal/link"
+	"tiney/internal/testing/faultproxy"
 	"tiney/storage"
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"tiney/internal/link"
-	"tiney/internal/rawtables"
+	"tiney/internal/testing/rawtables"
 )
 
 // wantStats checks what was saved of runs that took a second each.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"tiney/internal/link"
-	"tiney/internal/linkstest"
+	"tiney/internal/testing/linkstest"
 )
 
 // Whatever a row holds, it is decoded or called damaged; and what was decoded is decoded from what

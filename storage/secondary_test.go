@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"tiney/internal/azurite"
-	"tiney/internal/faultproxy"
 	"tiney/internal/link"
-	"tiney/internal/rawtables"
-	"tiney/internal/testutil"
+	"tiney/internal/testing/azurite"
+	"tiney/internal/testing/faultproxy"
+	"tiney/internal/testing/rawtables"
+	"tiney/internal/testing/testutil"
 	"tiney/storage"
 	"tiney/storage/table"
 )

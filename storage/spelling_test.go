@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"tiney/internal/faultproxy"
 	"tiney/internal/link"
-	"tiney/internal/linkstest"
-	"tiney/internal/rawtables"
-	"tiney/internal/testutil"
+	"tiney/internal/testing/faultproxy"
+	"tiney/internal/testing/linkstest"
+	"tiney/internal/testing/rawtables"
+	"tiney/internal/testing/testutil"
 	"tiney/storage"
 )
 

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tiney/internal/clicks"
-	"tiney/internal/faultproxy"
 	"tiney/internal/link"
-	"tiney/internal/rawtables"
+	"tiney/internal/testing/faultproxy"
+	"tiney/internal/testing/rawtables"
 	"tiney/storage"
 	"tiney/storage/table"
 )

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"tiney/internal/clicks"
-	"tiney/internal/faultproxy"
 	"tiney/internal/link"
-	"tiney/internal/rawtables"
-	"tiney/internal/testutil"
+	"tiney/internal/testing/faultproxy"
+	"tiney/internal/testing/rawtables"
+	"tiney/internal/testing/testutil"
 	"tiney/storage"
 )
 

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"tiney/internal/azurite"
 	"tiney/internal/clicks"
 	"tiney/internal/link"
-	"tiney/internal/rawtables"
 	"tiney/internal/telemetry"
+	"tiney/internal/testing/azurite"
+	"tiney/internal/testing/rawtables"
 )
 
 var (

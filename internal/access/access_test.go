@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"tiney/internal/access"
-	"tiney/internal/oidcprovider"
+	"tiney/internal/testing/oidcprovider"
 )
 
 const adminKey = "correct-horse-battery-staple-0123456789,:;"

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"tiney/internal/access"
-	"tiney/internal/linkstest"
-	"tiney/internal/oidcprovider"
 	"tiney/internal/telemetry"
+	"tiney/internal/testing/linkstest"
+	"tiney/internal/testing/oidcprovider"
 )
 
 // signInGroups returns an authenticator that takes groups from a claim, and the reasons for which

@@ -23,9 +23,9 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"tiney/internal/access"
-	"tiney/internal/linkstest"
-	"tiney/internal/oidcprovider"
-	"tiney/internal/testutil"
+	"tiney/internal/testing/linkstest"
+	"tiney/internal/testing/oidcprovider"
+	"tiney/internal/testing/testutil"
 )
 
 // longLived makes tokens that live longer than the tests need.

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"tiney/internal/access"
-	"tiney/internal/linkstest"
-	"tiney/internal/oidcprovider"
+	"tiney/internal/testing/linkstest"
+	"tiney/internal/testing/oidcprovider"
 )
 
 func TestHowPeopleSignIn(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"tiney/internal/access"
-	"tiney/internal/linkstest"
-	"tiney/internal/oidcprovider"
+	"tiney/internal/testing/linkstest"
+	"tiney/internal/testing/oidcprovider"
 )
 
 // start starts a provider, and an authenticator that accepts its tokens.

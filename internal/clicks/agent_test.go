@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"tiney/internal/clicks"
-	"tiney/internal/useragents"
+	"tiney/internal/testing/useragents"
 )
 
 // hostSuffix is what the Functions host appends.
@@ -340,7 +340,7 @@ func TestParseAgent(t *testing.T) {
 }
 
 func TestBotsAreRecognised(t *testing.T) {
-	bots, err := useragents.Bots("..")
+	bots, err := useragents.Bots("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -364,7 +364,7 @@ func TestBotsAreRecognised(t *testing.T) {
 // TestPeopleAreNoBots also checks that each device is the one that the collectors of the samples
 // give, and that most browsers are among those that are counted by name.
 func TestPeopleAreNoBots(t *testing.T) {
-	people, err := useragents.People("..")
+	people, err := useragents.People("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -404,11 +404,11 @@ var hostTests = []struct{ name, userAgent, want string }{
 
 // Some of these User-Agents share an entry of the table of recent ones, and overwrite each other.
 func TestAgentsAreNotMistakenForEachOther(t *testing.T) {
-	bots, err := useragents.Bots("..")
+	bots, err := useragents.Bots("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	people, err := useragents.People("..")
+	people, err := useragents.People("../..")
 	if err != nil {
 		t.Fatal(err)
 	}

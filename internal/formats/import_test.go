@@ -10,7 +10,7 @@ import (
 
 	"tiney/internal/formats"
 	"tiney/internal/link"
-	"tiney/internal/linkstest"
+	"tiney/internal/testing/linkstest"
 )
 
 // resultsOf imports a file, and returns the result of each record, such as "2 one created" or

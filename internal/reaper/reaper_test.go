@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"tiney/internal/clicks"
-	"tiney/internal/ingest"
 	"tiney/internal/link"
 	"tiney/internal/reaper"
 	"tiney/internal/telemetry"
+	"tiney/internal/testing/ingest"
 )
 
 // lock is free, or fails with err.

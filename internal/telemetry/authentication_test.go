@@ -15,8 +15,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
-	"tiney/internal/ingest"
-	"tiney/internal/testutil"
+	"tiney/internal/testing/ingest"
+	"tiney/internal/testing/testutil"
 )
 
 // identity is a credential that returns the current token, or an error if that is empty.

@@ -20,8 +20,8 @@ import (
 
 	"github.com/microsoft/ApplicationInsights-Go/appinsights/contracts"
 
-	"tiney/internal/ingest"
-	"tiney/internal/testutil"
+	"tiney/internal/testing/ingest"
+	"tiney/internal/testing/testutil"
 )
 
 // rig is a Sender and the endpoint that it sends to.

@@ -16,11 +16,11 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 
-	"tiney/internal/azurite"
-	"tiney/internal/faultproxy"
-	"tiney/internal/ingest"
 	"tiney/internal/link"
 	"tiney/internal/telemetry"
+	"tiney/internal/testing/azurite"
+	"tiney/internal/testing/faultproxy"
+	"tiney/internal/testing/ingest"
 	"tiney/storage/lock"
 	"tiney/storage/table"
 )

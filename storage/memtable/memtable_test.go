@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"tiney/internal/link"
-	"tiney/internal/tabletest"
+	"tiney/internal/testing/tabletest"
 	"tiney/storage"
 	"tiney/storage/memtable"
 	"tiney/storage/table"

@@ -18,8 +18,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 
-	"tiney/internal/azurite"
-	"tiney/internal/tabletest"
+	"tiney/internal/testing/azurite"
+	"tiney/internal/testing/tabletest"
 	"tiney/storage"
 	"tiney/storage/table"
 )

@@ -13,8 +13,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
-	"tiney/internal/ingest"
 	"tiney/internal/telemetry"
+	"tiney/internal/testing/ingest"
 )
 
 // noToken is an identity that is refused, in words that are nobody else's business.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"tiney/internal/azurite"
+	"tiney/internal/testing/azurite"
 	"tiney/storage/table"
 )
 

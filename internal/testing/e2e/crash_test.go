@@ -1,0 +1,276 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tiney/internal/link"
+	"tiney/internal/testing/faultproxy"
+	"tiney/internal/testing/funchost"
+	"tiney/internal/testing/rawtables"
+	"tiney/internal/testing/testutil"
+	"tiney/storage"
+)
+
+// killAfter kills a host's process after storage has applied its nth call on rows.
+func killAfter(p *faultproxy.Proxy, h *funchost.Host, n int64) {
+	p.Reset()
+	var seen atomic.Int64
+	p.After(func(c faultproxy.Call) {
+		onRows := strings.HasSuffix(c.Operation, "Entity") || c.Operation == "SubmitTransaction"
+		if onRows && seen.Add(1) == n {
+			h.Kill()
+		}
+	})
+}
+
+// Package storage tests kills at every call. These tests have one kill in the middle of each order
+// of writes. They show that the executable, its host and real storage keep the same guarantees.
+
+func TestKilledInTheMiddleOfACreate(t *testing.T) {
+	for name, n := range map[string]int64{
+		"fresh":     3, // the link exists, but not its index row
+		"replacing": 5, // the index row points to the new link already
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.TombstoneFor = 0 // so that no rows are left at the end
+			if name == "replacing" {
+				s.PutLink(link.Link{Name: "stale", LongURL: "https://example.com/page",
+					ExpiresAt: time.Now().Add(-time.Hour)})
+			}
+			p := s.proxy()
+			h := s.hosted(false, p.ConnectionString())
+			kept := mustShorten(t, h.URL(), "https://example.com/kept")
+			killAfter(p, h, n)
+			lost, status := shorten(t, h.URL(), "https://example.com/page")
+			if status == 201 {
+				t.Errorf("acknowledged by a process that was killed: %+v", lost)
+			}
+			p.Reset()
+			s.WantNoLeak()
+			if err := h.Restart(ctx); err != nil {
+				t.Fatal(err)
+			}
+			again := mustShorten(t, h.URL(), "https://example.com/page")
+			for _, l := range []shortLink{kept, again} {
+				if got := get(t, h.URL()+"/"+l.Alias); got.Status != 302 ||
+					got.Header.Get("Location") != l.LongURL {
+					t.Errorf("%s: got %+v", l.Alias, got)
+				}
+			}
+			s.Age(40 * 24 * time.Hour)
+			s.WantNoLeak()
+			if _, err := h.FireTimer(ctx, "reaper"); err != nil {
+				t.Error(err)
+			}
+			s.WantRows(0, 0, 0)
+		})
+	}
+}
+
+func TestKilledInTheMiddleOfAReap(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.TombstoneFor = 0
+	at := time.Now().Add(-10 * 24 * time.Hour)
+	due := []link.Link{
+		{Name: "due", LongURL: "https://example.com/due", ExpiresAt: at},
+		{Name: "dueToo", LongURL: "https://example.com/due/too", ExpiresAt: at},
+		{Name: "dueBefore", LongURL: "https://example.com/due/before",
+			ExpiresAt: at.Add(-24 * time.Hour)},
+	}
+	for _, l := range due {
+		s.PutLink(l)
+	}
+	p := s.proxy()
+	h := s.hosted(false, p.ConnectionString())
+	live := mustShorten(t, h.URL(), "https://example.com/live")
+	// The run makes 25 calls or so: four of the roll-up, one for the time, six for each link, and one
+	// for the expiry rows of each of two days.
+	killAfter(p, h, 14)
+	if _, err := h.FireTimer(ctx, "reaper"); err == nil {
+		t.Error("the run ended although its process was killed")
+	}
+	p.Reset()
+	s.WantNoLeak()
+	if err := h.Restart(ctx); err != nil {
+		t.Fatal(err)
+	}
+	got, err := h.FireTimer(ctx, "reaper")
+	if err != nil || len(got.Logs) != 1 || got.Logs[0] != "another instance is reaping" {
+		t.Errorf("while the lease stands: %+v, %v", got, err)
+	}
+	// Removing the container removes the killed process's lease, which would end after a minute.
+	s.RemoveContainer(s.lock)
+	if _, err := h.FireTimer(ctx, "reaper"); err != nil {
+		t.Error(err)
+	}
+	s.WantRows(1, 1, 1)
+	if got := get(t, h.URL()+"/"+live.Alias); got.Status != 302 {
+		t.Errorf("the live link: %+v", got)
+	}
+	for _, l := range due {
+		if got := get(t, h.URL()+"/"+string(l.Name)); got.Status != 404 {
+			t.Errorf("the expired link %s: %+v", l.Name, got)
+		}
+	}
+}
+
+// However far a roll-up came, the next one leaves each click in the totals and months once.
+func TestKilledInTheMiddleOfARollUp(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int64{8, 12, 16} { // the roll-up writes three groups
+		t.Run(fmt.Sprintf("after call %d", n), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			at := time.Now().Add(-3 * 24 * time.Hour)
+			want := map[string]map[string]int64{}
+			for i, name := range []string{"one", "two", "*"} {
+				if name != "*" {
+					s.PutLink(link.Link{Name: link.Name(name), LongURL: "https://example.com/" +
+						name, ExpiresAt: time.Now().Add(time.Hour)})
+				}
+				s.PutClicks(at, rawtables.Clicks(name, "p-1", at, int64(10+i), 1),
+					rawtables.Clicks(name, "q-1", at, 100, 0))
+				want[name] = map[string]int64{at.UTC().Format("20060102"): int64(110 + i)}
+			}
+			p := s.proxy()
+			h := s.hosted(false, p.ConnectionString())
+			killAfter(p, h, n)
+			if _, err := h.FireTimer(ctx, "reaper"); err == nil {
+				t.Error("the run ended although its process was killed")
+			}
+			p.Reset()
+			if err := h.Restart(ctx); err != nil {
+				t.Fatal(err)
+			}
+			s.RemoveContainer(s.lock)
+			if _, err := h.FireTimer(ctx, "reaper"); err != nil {
+				t.Error(err)
+			}
+			if got := s.Monthly(); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("months %v, want %v", got, want)
+			}
+			for _, row := range s.Rows(s.ClickTotals) {
+				name := row["RowKey"].(string)
+				if n := want[name][at.UTC().Format("20060102")]; row["Clicks"] != fmt.Sprint(n) {
+					t.Errorf("totals %v, want %d clicks", row, n)
+				}
+			}
+			if days, _ := s.ClickTables(); len(days) > 0 {
+				t.Errorf("these days are left: %v", days)
+			}
+			s.WantNoLeak()
+		})
+	}
+}
+
+// change is a request of an owner that makes several storage calls. $NEW stands for a text. $ALIAS
+// and $TOKEN stand for the alias and the claim token of a link that exists before. Its owner or
+// nobody has made that link.
+type change struct {
+	link                 string // the body of the shorten that makes the link; "" for no link
+	nobodys, deleted     bool   // whether the link has no owner, and whether it was deleted
+	method, target, body string
+	kill                 int64 // kill the process after this call on rows
+	repeated             []int // the allowed statuses of the repeated request
+}
+
+var changes = map[string]change{
+	"shorten": {method: "POST", target: "/api/shorten",
+		body: `{"longUrl":"https://example.com/$NEW","expiresInSeconds":3600}`,
+		kill: 4, repeated: []int{200, 201}},
+	"shorten, chosen": {method: "POST", target: "/api/shorten", kill: 3, repeated: []int{200, 201},
+		body: `{"longUrl":"https://example.com/","alias":"$NEW",` +
+			`"expiresAtUtc":"2099-01-01T00:00:00Z"}`},
+	"move": {link: `{"longUrl":"https://example.com/$NEW"}`,
+		method: "PATCH", target: "/api/links/$ALIAS",
+		body: `{"longUrl":"https://example.com/$NEW/moved"}`, kill: 7, repeated: []int{200}},
+	"end": {link: `{"longUrl":"https://example.com/","alias":"$NEW","expiresInSeconds":3600}`,
+		method: "PATCH", target: "/api/links/$ALIAS", body: `{"expiresInSeconds":7200}`,
+		kill: 4, repeated: []int{200}},
+	"delete": {link: `{"longUrl":"https://example.com/$NEW","expiresInSeconds":3600}`,
+		method: "DELETE", target: "/api/links/$ALIAS", kill: 3, repeated: []int{204}},
+	"restore": {link: `{"longUrl":"https://example.com/$NEW","alias":"$NEW",` +
+		`"expiresInSeconds":3600}`, deleted: true,
+		// 409: the link is restored already, so it is not deleted any more
+		method: "POST", target: "/api/links/$ALIAS/restore", kill: 6, repeated: []int{200, 409}},
+	"claim": {link: `{"longUrl":"https://example.com/$NEW"}`, nobodys: true,
+		method: "POST", target: "/api/claims",
+		body: `{"claims":[{"alias":"$ALIAS","claimToken":"$TOKEN"}]}`, kill: 6,
+		repeated: []int{200}},
+	"key": {method: "POST", target: "/api/keys", body: `{"name":"$NEW"}`, kill: 2,
+		repeated: []int{201}},
+}
+
+// Nothing leaks if a process is killed during a request. The link is as it was before, or as the
+// request would leave it, and the request can be repeated.
+func TestKilledInTheMiddleOfAChange(t *testing.T) {
+	t.Parallel()
+	for name, c := range changes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.TombstoneFor = 0 // so that no rows are left at the end
+			p := s.proxy()
+			h := s.hosted(false, p.ConnectionString())
+			ada := owner(t, h.URL(), "ada")
+			stands := map[string]string{"NEW": "new"}
+			in := func(text string) string {
+				return os.Expand(text, func(name string) string { return stands[name] })
+			}
+			if c.link != "" {
+				maker := ada
+				if c.nobodys {
+					maker.token = ""
+				}
+				made := maker.must(201, "POST", "/api/shorten", in(c.link))
+				stands["ALIAS"], stands["TOKEN"] = fmt.Sprint(made["alias"]),
+					fmt.Sprint(made["claimToken"])
+			}
+			if c.deleted {
+				ada.must(204, "DELETE", in("/api/links/$ALIAS"), "")
+			}
+			ada.must(200, "GET", "/api/me", "") // so that the key is cached
+			killAfter(p, h, c.kill)
+			got, err := testutil.Send(c.method, h.URL()+in(c.target), in(c.body),
+				"Content-Type", "application/json", "Authorization", "Bearer "+ada.token)
+			p.Reset()
+			if err == nil && got.Status < 300 {
+				t.Errorf("it makes fewer than %d storage calls: %+v", c.kill, got)
+			}
+			p.Wait()
+			// Lists drop rows of these two kinds.
+			s.WantNoLeak(storage.ListedWithoutLink, storage.ListedWithoutKey)
+			if err := h.Restart(ctx); err != nil {
+				t.Fatal(err)
+			}
+			testutil.Eventually(t, "it is repeated", func() bool {
+				got = ada.send(c.method, in(c.target), in(c.body))
+				return got.Status != 503
+			})
+			if !slices.Contains(c.repeated, got.Status) {
+				t.Errorf("killed after call %d, and repeated: got %+v, want %v", c.kill, got,
+					c.repeated)
+			}
+			s.WantNoLeak(storage.ListedWithoutLink, storage.ListedWithoutKey)
+			// The list includes a claimed link.
+			for _, item := range ada.must(200, "GET", "/api/links?limit=100", "")["items"].([]any) {
+				ada.must(204, "DELETE", "/api/links/"+item.(map[string]any)["alias"].(string), "")
+			}
+			s.Age(100 * 365 * 24 * time.Hour)
+			s.RemoveContainer(s.lock) // with the lease that a killed process may have taken
+			if _, err := h.FireTimer(ctx, "reaper"); err != nil {
+				t.Error(err)
+			}
+			s.WantRows(0, 0, 0)
+		})
+	}
+}

@@ -1,0 +1,363 @@
+package faultproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/go-json-experiment/json"
+
+	"tiney/internal/link"
+	"tiney/internal/testing/azurite"
+	"tiney/storage"
+	"tiney/storage/memtable"
+	"tiney/storage/table"
+)
+
+// InMemory returns a proxy in front of tables in memory. Tables that Open opens behave like the
+// client of package table behind a Proxy: they make up to three tries, and each try is a call.
+func InMemory(service *memtable.Service) *Proxy {
+	p := newProxy()
+	p.memory = service
+	return p
+}
+
+// Open returns a function that opens tables through the proxy. Only the connection to Azurite can
+// fail.
+func (p *Proxy) Open() (func(name string) storage.Table, error) {
+	if p.memory == nil {
+		return azurite.Tables(p.ConnectionString())
+	}
+	return func(name string) storage.Table { return &memoryTable{p.memory.Table(name), p} }, nil
+}
+
+// The tries of a call, as package table makes them.
+const (
+	maxTries        = 3
+	firstTryTimeout = 1200 * time.Millisecond
+	pause           = time.Millisecond // shorter than package table's, to save time
+)
+
+type byKey struct{}
+
+// By returns a context whose in-memory calls say who makes them, in Call.By.
+func By(ctx context.Context, who int) context.Context {
+	return context.WithValue(ctx, byKey{}, who)
+}
+
+type triesKey struct{}
+
+// WithTries returns a context whose calls are tried as options say, both by the SDK and in memory.
+// A MaxRetries of zero stands for the product's number, and a negative one for no retries.
+func WithTries(ctx context.Context, options policy.RetryOptions) context.Context {
+	return context.WithValue(policy.WithRetryOptions(ctx, options), triesKey{}, options)
+}
+
+// Patient returns a context that gives each try as much time as its call has. On a busy machine, an
+// emulator may hang for longer than the product allows a try, and a second try would be one more
+// call to count.
+func Patient(ctx context.Context) context.Context {
+	return WithTries(ctx, policy.RetryOptions{MaxRetries: 2, RetryDelay: 50 * time.Millisecond,
+		MaxRetryDelay: 200 * time.Millisecond, TryTimeout: time.Minute})
+}
+
+type memoryTable struct {
+	*memtable.Table
+	p *Proxy
+}
+
+var (
+	errNoResponse = fmt.Errorf("%w: no response", link.ErrUnavailable)
+	errBusy       = fmt.Errorf("%w (503 ServerBusy)", link.ErrUnavailable)
+)
+
+// result is the result of a call.
+type result struct {
+	row     []byte
+	etag    table.ETag
+	at      time.Time
+	rows    [][]byte
+	names   []string // of tables
+	next    memtable.Position
+	retried bool
+	err     error
+}
+
+// do makes the tries of a call. It stops waiting for a try that gets no response in time, but the
+// try goes on.
+func (t *memoryTable) do(ctx context.Context, call Call,
+	apply func(context.Context) result) result {
+	call.By, _ = ctx.Value(byKey{}).(int)
+	if call.Operation != "CreateTable" && call.Operation != "QueryTables" {
+		call.Target = t.Name()
+	}
+	limit, tries := firstTryTimeout, maxTries
+	if options, ok := ctx.Value(triesKey{}).(policy.RetryOptions); ok {
+		limit = min(options.TryTimeout, table.Timeout)
+		if options.MaxRetries != 0 {
+			tries = int(max(options.MaxRetries, 0)) + 1
+		}
+	}
+	for try := 1; ; try++ {
+		if try > 1 {
+			limit = table.Timeout
+		}
+		got, again := t.try(ctx, limit, call, apply)
+		got.retried = try > 1
+		if !again || try == tries || ctx.Err() != nil {
+			return got
+		}
+		time.Sleep(pause)
+	}
+}
+
+func (t *memoryTable) try(ctx context.Context, limit time.Duration, call Call,
+	apply func(context.Context) result) (got result, again bool) {
+	type response struct {
+		result
+		again bool
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if ctx.Err() != nil {
+		return result{err: table.Classify(call.Operation, ctx.Err())}, false
+	}
+	came := make(chan response, 1)
+	go func() {
+		got, again := t.pass(ctx, call, apply)
+		came <- response{got, again}
+	}()
+	select {
+	case r := <-came:
+		return r.result, r.again
+	case <-ctx.Done():
+		return result{err: table.Classify(call.Operation+" "+t.Name(), ctx.Err())}, true
+	}
+}
+
+// pass passes a call on, unless a fault prevents that.
+func (t *memoryTable) pass(ctx context.Context, call Call,
+	apply func(context.Context) result) (got result, again bool) {
+	fault, after := t.p.begin(&call)
+	defer t.p.done()
+	switch fault {
+	case Refuse:
+		return result{err: errNoResponse}, true
+	case ServerBusy:
+		return result{err: errBusy}, true
+	case TooManyRequests:
+		return result{err: fmt.Errorf("%w (429 TooManyRequests)", link.ErrUnavailable)}, false
+	case BeingDeleted:
+		return result{err: table.ErrNoTable}, false
+	case NotFound:
+		return result{err: table.ErrGone}, false
+	case Lie:
+		return result{etag: "W/\"lie\""}, false
+	case Freeze:
+		<-ctx.Done()
+		return result{err: table.Classify(call.Operation+" "+t.Name(), ctx.Err())}, true
+	}
+	// A network does not cancel a call whose client is gone.
+	got = apply(context.WithValue(context.WithoutCancel(ctx), faultKey{}, fault))
+	switch fault {
+	case DropResponse:
+		return result{err: errNoResponse}, true
+	case EmptyResponse:
+		return result{err: errNoResponse}, false
+	}
+	after(call)
+	return got, false
+}
+
+type faultKey struct{}
+
+// known returns the ETag that a call is conditional on, or Any under the fault Unconditional.
+func known(ctx context.Context, read table.ETag) table.ETag {
+	if ctx.Value(faultKey{}) == Unconditional {
+		return table.Any
+	}
+	return read
+}
+
+func (t *memoryTable) Create(ctx context.Context) error {
+	err := t.do(ctx, Call{Operation: "CreateTable"}, func(ctx context.Context) result {
+		return result{err: t.Table.Create(ctx)}
+	}).err
+	if errors.Is(err, table.ErrNoTable) || errors.Is(err, table.ErrGone) { // errors for rows
+		return fmt.Errorf("%w (refused)", link.ErrUnavailable)
+	}
+	return err
+}
+
+func (t *memoryTable) Drop(ctx context.Context) error {
+	err := t.do(ctx, Call{Operation: "DeleteTable"}, func(ctx context.Context) result {
+		return result{err: t.Table.Drop(ctx)}
+	}).err
+	if errors.Is(err, table.ErrNoTable) {
+		return nil
+	}
+	return unlessGone(err)
+}
+
+func (t *memoryTable) Names(ctx context.Context, prefix string) ([]string, error) {
+	got := t.do(ctx, Call{Operation: "QueryTables"}, func(ctx context.Context) (got result) {
+		got.names, got.err = t.Table.Names(ctx, prefix)
+		return got
+	})
+	return got.names, got.err
+}
+
+func (t *memoryTable) Clock(ctx context.Context) (time.Time, error) {
+	got := t.do(ctx, Call{Operation: "GetEntity",
+		Partition: "-"}, func(ctx context.Context) (got result) {
+		got.at, got.err = t.Table.Clock(ctx)
+		return got
+	})
+	if errors.Is(got.err, table.ErrGone) { // a 404 for the row has the time as well
+		return t.Table.Clock(ctx)
+	}
+	return got.at, got.err
+}
+
+func (t *memoryTable) Get(ctx context.Context, partition, key string, properties ...string) ([]byte,
+	table.ETag, error) {
+	got := t.do(ctx, Call{Operation: "GetEntity", Partition: partition,
+		Key: key}, func(ctx context.Context) (got result) {
+		got.row, got.etag, got.err = t.Table.Get(ctx, partition, key, properties...)
+		return got
+	})
+	return got.row, got.etag, got.err
+}
+
+func (t *memoryTable) Insert(ctx context.Context, row []byte) (table.ETag, bool, error) {
+	got := t.do(ctx, insert(row), func(ctx context.Context) (got result) {
+		got.etag, _, got.err = t.Table.Insert(ctx, row)
+		return got
+	})
+	return got.etag, got.retried, got.err
+}
+
+func (t *memoryTable) Upsert(ctx context.Context, row []byte) (table.ETag, error) {
+	got := t.do(ctx, update(row), func(ctx context.Context) (got result) {
+		got.etag, got.err = t.Table.Upsert(ctx, row)
+		return got
+	})
+	return got.etag, got.err
+}
+
+func (t *memoryTable) Replace(ctx context.Context, row []byte, read table.ETag) (table.ETag, bool,
+	error) {
+	got := t.do(ctx, update(row), func(ctx context.Context) (got result) {
+		got.etag, _, got.err = t.Table.Replace(ctx, row, known(ctx, read))
+		return got
+	})
+	return got.etag, got.retried, changed(got.err)
+}
+
+func (t *memoryTable) Merge(ctx context.Context, row []byte, read table.ETag) (table.ETag, bool,
+	error) {
+	got := t.do(ctx, update(row), func(ctx context.Context) (got result) {
+		got.etag, _, got.err = t.Table.Merge(ctx, row, known(ctx, read))
+		return got
+	})
+	return got.etag, got.retried, changed(got.err)
+}
+
+// changed returns the error of an update. An update whose row a fault says is gone counts as
+// changed.
+func changed(err error) error {
+	if errors.Is(err, table.ErrGone) {
+		return fmt.Errorf("%w: %w", table.ErrChanged, err)
+	}
+	return err
+}
+
+// insert returns a call without a partition, like an insert on the wire.
+func insert(row []byte) Call {
+	_, key := keysOf(row)
+	return Call{Operation: "InsertEntity", Key: key, Bytes: len(row)}
+}
+
+func update(row []byte) Call {
+	partition, key := keysOf(row)
+	return Call{Operation: "UpdateEntity", Partition: partition, Key: key, Bytes: len(row)}
+}
+
+func keysOf(row []byte) (partition, key string) {
+	var e struct{ PartitionKey, RowKey string }
+	_ = json.Unmarshal(row, &e)
+	return e.PartitionKey, e.RowKey
+}
+
+func (t *memoryTable) Delete(ctx context.Context, partition, key string, read table.ETag) error {
+	if read == "" {
+		return t.Table.Delete(ctx, partition, key, read) // this makes no call
+	}
+	err := t.do(ctx, Call{Operation: "DeleteEntity", Partition: partition,
+		Key: key}, func(ctx context.Context) result {
+		return result{err: t.Table.Delete(ctx, partition, key, known(ctx, read))}
+	}).err
+	return unlessGone(err)
+}
+
+func unlessGone(err error) error {
+	if errors.Is(err, table.ErrGone) {
+		return nil
+	}
+	return err
+}
+
+func (t *memoryTable) Batch(ctx context.Context, writes []table.Write) (bool, error) {
+	partition, key := keysOf(writes[0].Row)
+	call := Call{Operation: batch, Partition: partition, Key: key, Rows: len(writes)}
+	for _, w := range writes {
+		call.Bytes += len(w.Row)
+		if w.Kind >= table.Replace && w.Read == "" {
+			return false, fmt.Errorf("a write without an ETag: %w", link.ErrUnavailable)
+		}
+	}
+	got := t.do(ctx, call, func(ctx context.Context) (got result) {
+		conditional := slices.Clone(writes)
+		for i, w := range writes {
+			if w.Kind >= table.Replace {
+				conditional[i].Read = known(ctx, w.Read)
+			}
+		}
+		if ctx.Value(faultKey{}) == Twice {
+			_, _ = t.Table.Batch(ctx, others(writes))
+		}
+		_, got.err = t.Table.Batch(ctx, conditional)
+		return got
+	})
+	return got.retried, got.err
+}
+
+// others returns a batch of counts as if another process had made it.
+func others(writes []table.Write) []table.Write {
+	writes = slices.Clone(writes)
+	for i, w := range writes {
+		writes[i].Row = countRow.ReplaceAll(w.Row, []byte("${1}0"))
+	}
+	return writes
+}
+
+func (t *memoryTable) List(ctx context.Context, q table.Query,
+	page func(rows [][]byte) error) error {
+	for from := (memtable.Position{}); ; {
+		got := t.do(ctx, Call{Operation: "QueryEntities",
+			Key: fmt.Sprint(q.Range, from)}, func(ctx context.Context) (got result) {
+			got.rows, got.next, got.err = t.Table.Page(ctx, q, from)
+			return got
+		})
+		if got.err == nil {
+			got.err = page(got.rows)
+		}
+		if got.err != nil || got.next == (memtable.Position{}) {
+			return got.err
+		}
+		from = got.next
+	}
+}

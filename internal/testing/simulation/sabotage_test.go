@@ -1,0 +1,223 @@
+//go:build unix
+
+package simulation
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var sabotaged = flag.Bool("simulation.sabotage", false,
+	"break the product in each way that TestSabotage knows")
+
+// mutants are faults in package storage: in a file, a text and what it becomes. With each of them a
+// promise is broken, that of its name.
+var mutants = []struct{ name, file, from, to string }{
+	{"an edit guards no row of the index", "edit.go",
+		"if m.guard, err = e.s.guard(ctx, was.Link, next.Link); err != nil {",
+		"if err != nil {"},
+	{"a restored link is not taken out of the index before", "edit.go",
+		"withdrawn, err := e.s.withdraw(ctx, was, after)", "withdrawn, err := false, error(nil)"},
+	{"a guard goes although an insert may still arrive", "edit.go",
+		"if !left(err) && !late && !e.s.endsSoon(next.Link) {", "if _ = late; !left(err) {"},
+	{"a new end has no expiry row", "edit.go",
+		"etag, err := e.s.expiry.put(ctx, due, next.Name)",
+		`etag, err := table.ETag(""), error(nil)`},
+	{"an edit is not announced", "edit.go",
+		"if !e.told {", "if false {"},
+	{"a link that changes hands is not listed", "edit.go",
+		"if err := e.s.owners.put(ctx, *next); err != nil {", "if err != nil {"},
+	{"a transfer takes a row of the former list whatever it is", "edit.go",
+		"e.s.owners.delete(ctx, m.listed)",
+		"e.s.owners.rows.delete(ctx, rowKey{m.listed.partition, m.listed.key, table.Any})"},
+	{"a former owner's row of the index stays", "edit.go",
+		"return late, e.s.index.drop(ctx, key, old.etag)", "return late, nil"},
+	{"a link enters the index for a former owner", "index.go",
+		"there.LongURL == l.LongURL &&\n\t\tthere.Owner == l.Owner {",
+		"there.LongURL == l.LongURL {"},
+	{"a former owner is given the link", "create.go",
+		"case r.LongURL != c.want.LongURL, r.Owner != c.want.Owner:",
+		"case r.LongURL != c.want.LongURL:"},
+	{"an edit forgets the history", "edit.go",
+		"e.s.links.whole(ctx, a)", "e.s.links.get(ctx, a)"},
+	{"a takedown is not kept", "rows_link.go", "Locked: r.Locked, History", "History"},
+	{"a reaper reads the link before what leads to it", "reap.go",
+		"if err := r.dropStale(ctx, d, seen);",
+		"seen, _ = r.readGuarded(ctx, d)\nif err := r.dropStale(ctx, d, seen);"},
+	{"a link is handed over while the index leads to it", "edit.go",
+		"withdrawn, err := e.s.withdraw(ctx, was, after)",
+		"withdrawn, err := false, error(nil)\n\tif !transferred {\n" +
+			"withdrawn, err = e.s.withdraw(ctx, was, after)\n}"},
+	{"a restored link does not enter the index", "edit.go",
+		"m.enters = withdrawn || restored || transferred",
+		"m.enters = (withdrawn || restored || transferred) && false"},
+	{"no restore succeeds", "edit.go",
+		"if !next.Changed(was.Link) {",
+		"if next.DeletedAt.IsZero() && !was.DeletedAt.IsZero() {\n" +
+			"return linkRow{}, link.ErrUnavailable\n}\nif !next.Changed(was.Link) {"},
+	{"no claim succeeds", "edit.go",
+		"if !next.Changed(was.Link) {",
+		"if next.Owner != was.Owner {\n" +
+			"return linkRow{}, link.ErrUnavailable\n}\nif !next.Changed(was.Link) {"},
+	{"a link is given that has perhaps left its place", "create.go",
+		"if unsettled(r.Link, now) {", "if false {"},
+	{"a link is given that is not marked as shared", "create.go",
+		"case r.Shared || r.Owner", "case true || r.Owner"},
+	{"a link has no expiry row", "create.go",
+		"if !c.own.ExpiresAt.IsZero() {\n\t\t\tc.ownExpiry, err",
+		"if false {\n\t\t\tc.ownExpiry, err"},
+	{"a link is not listed", "create.go",
+		"if c.own.Owner != \"\" {\n\t\t\tc.ownListed, err", "if false {\n\t\t\tc.ownListed, err"},
+	{"rows go although the insert of their link may still arrive", "create.go",
+		"if c.own.retried {", "if false {"},
+	{"a create that stood still has no guard", "create.go",
+		"if c.want.Name.Alias() == \"\" {\n\t\t_, err := c.s.guard", "if false {\n\t\t_, err := c.s.guard"},
+	{"an insert into the index that is late has no guard", "create.go",
+		"if !guarded && (late ||", "if false && (late ||"},
+	{"a link that ends soon enters the index without a guard", "create.go",
+		"if !guarded && c.s.endsSoon(c.own.Link) {", "if false {"},
+	{"a chosen alias is not announced", "create.go",
+		"if err := c.s.changes.tell(ctx, string(c.want.Name)); err != nil {",
+		"if err := error(nil); err != nil {"},
+	{"a link is not read again after its row of the index", "index.go",
+		"now.etag != l.etag ||", "now.etag != l.etag && false ||"},
+	{"a link that enters the index is not read again", "index.go",
+		"if err != nil || added == \"\" {", "if true {"},
+	{"a reaper does not look again at a link that was renewed", "reap.go",
+		"if err := r.lookAgain(ctx, a); err != nil {", "if err := error(nil); err != nil {"},
+	{"a list drops the row of a link that may still arrive", "list.go",
+		"s.owners.rows, strayAfter)", "s.owners.rows, guardAfter)"},
+	{"a list drops the row of a key that may still arrive", "strays.go",
+		"now.Add(-s.age)", "now.Add(-min(s.age, time.Minute))"},
+	{"a transfer takes no row of the former list", "edit.go",
+		"left(e.s.owners.delete(ctx, m.listed))", "left(nil)"},
+	{"a reaper takes a row of a list whatever it is", "reap.go",
+		"_ = r.s.owners.delete(ctx, listed)",
+		"if listed.etag != \"\" {\nlisted.etag = table.Any\n}\n_ = r.s.owners.delete(ctx, listed)"},
+	{"a reaper takes the row of a link that came meanwhile", "reap.go",
+		"if listed.etag != \"\" && d.tomb == nil {", "if false {"},
+	{"a later end is promised and not written", "create.go",
+		"l, err := c.extend(ctx, r, seen)",
+		"r, err = c.s.links.share(ctx, r)\nl := r.Link\nl.ExpiresAt = c.want.ExpiresAt"},
+	{"a link that was extended at its end does not lead the index", "create.go",
+		"added, _, err := c.s.index.put(ctx, l, seen)",
+		"added, err := table.ETag(\"\"), error(nil)"},
+	{"a list drops a row that was written anew", "strays.go",
+		"s.rows.delete(ctx, r.rowKey)", `s.rows.delete(ctx, rowKey{r.partition, r.key, "*"})`},
+	{"a transfer takes the row of its owner as it is", "edit.go",
+		"if err := e.s.owners.put(ctx, *next); err != nil {",
+		"if _, err := e.s.owners.insert(ctx, *next); err != nil && !errors.Is(err, table.ErrExists) {"},
+	{"a reaper takes a link off its list before it ends", "reap.go",
+		"r.s.cache.forget(l.Name)\n\tif d.tomb",
+		"_ = r.s.owners.delete(ctx, listed)\n\tif d.tomb"},
+	{"a reaper drops the row of a link that may still arrive", "reap.go",
+		"r.now.Add(link.MinTTL-guardAfter)", "r.now"},
+	{"a reaper ends whatever has an expiry row that is due", "reap.go",
+		"err == nil && !end.IsZero() && !end.After(r.cutoff); d.over", "err == nil; d.over"},
+	{"a reaper leaves the row of the index", "reap.go",
+		"if _, err := r.s.withdraw(ctx, l, indexKey(l.Link)); err != nil {",
+		"if err := error(nil); err != nil {"},
+	{"rows are deleted whatever they are", "tables.go",
+		"t.table.Delete(ctx, r.partition, r.key, r.etag)",
+		"t.table.Delete(ctx, r.partition, r.key, table.Any)"},
+	{"rows are replaced whatever they are", "tables.go",
+		"t.table.Replace(ctx, row, read)", "t.table.Replace(ctx, row, table.Any)"},
+	{"the link there is taken for the own one", "rows_link.go",
+		"there.createID == r.createID", "true"},
+	{"a day counts each time that it is rolled up", "rollup.go",
+		"(!known || d.totals.Through < g.day.String())", "true"},
+	{"totals that were written beside the end of their link stay", "rollup.go",
+		"return g.each(ctx, g.look)", "return nil"},
+	{"totals stay of a link that is gone", "reap.go",
+		"return r.s.Clicks.dropCounts(ctx, l.Name)", "return nil"},
+	{"a killed reaper leaves totals", "reap.go",
+		"if err := r.s.Clicks.dropCounts(ctx, a); err != nil {",
+		"if err := error(nil); err != nil {"},
+	{"what may be rolled up already counts again", "clicks.go",
+		"if p.Sent() {", "if false {"},
+	{"what was read before a change is cached", "cache.go",
+		"r, err := c.table(ctx, a)\n",
+		"r, err := c.table(ctx, a)\n\tforgotten = c.slot(a).Load()\n"},
+	{"what is cached is always right", "changes.go",
+		"if c.config.ChangesEvery == 0 {\n\t\treturn true", "if true {\n\t\treturn true"},
+	{"a revoked key is not announced", "keys.go",
+		"if err := k.changes.tell(ctx, keyChange+key.Hash); err != nil {",
+		"if err := error(nil); err != nil {"},
+	{"nothing keeps the place of a revoked key", "keys.go",
+		"now.Sub(key.CreatedAt) < settledAfter {", "now.IsZero() {"},
+	{"a batch of counts that failed counts as saved", "clicks.go",
+		"p.Failed(c.config.Now())", "p.Saved(false)"},
+	{"nothing is broken", "edit.go", "if !e.told {", "if !e.told {"}, // nothing may be found
+}
+
+// violated matches what a simulation prints of a violation, and failed what a failing test prints.
+var (
+	violated = regexp.MustCompile(`-simulation\.seed [0-9]+:`)
+	failed   = regexp.MustCompile(`--- FAIL: Test\S+`)
+)
+
+// TestSabotage breaks the product in one way after the other. A simulation of at most 50,000
+// operations must find each, or the tests of storage, in which operations meet and die at every
+// call. A build that fails, tests that take too long and a missing emulator find nothing.
+func TestSabotage(t *testing.T) {
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
+			file, err := filepath.Abs(filepath.Join("../../../storage", m.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			source, err := os.ReadFile(file)
+			if err != nil || strings.Count(string(source), m.from) != 1 {
+				t.Fatalf("%s has no %q, or more of them: %v", m.file, m.from, err)
+			}
+			if !*sabotaged {
+				t.Skip("takes minutes: make sabotage runs it")
+			}
+			broken := filepath.Join(t.TempDir(), m.file)
+			overlay := filepath.Join(t.TempDir(), "overlay.json")
+			data, _ := json.Marshal(map[string]any{"Replace": map[string]string{file: broken}})
+			for name, text := range map[string][]byte{
+				broken: []byte(strings.Replace(string(source), m.from, m.to, 1)), overlay: data} {
+				if err := os.WriteFile(name, text, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// It returns the output. Found is the first match of sign in it, "" if nothing fails.
+			run := func(sign *regexp.Regexp, args ...string) (out, found string) {
+				args = append([]string{"test", "-vet=off", "-overlay", overlay}, args...)
+				text, err := exec.Command("go", args...).CombinedOutput()
+				if err == nil {
+					return string(text), ""
+				}
+				found = sign.FindString(string(text))
+				if found == "" || strings.Contains(string(text), "panic: test timed out") {
+					t.Fatalf("a failure that is no find: %v\n%s", err,
+						text[max(0, len(text)-10_000):])
+				}
+				return string(text), found
+			}
+			out, found := run(violated, ".", "-run", "TestSimulation$", "-simulation.seed", "1",
+				"-simulation.shrink=false", "-simulation.operations", "50000", "-v")
+			by := "simulation, " + regexp.MustCompile(`[0-9]+ operations`).FindString(out)
+			if found == "" {
+				out, found = run(failed, "../../../storage", "-timeout", "2m", "-run",
+					"Pair|Cross|AtAnyPoint|Renew|Stall|Late|Twice|RollUp|Forgets|Conform|Always|Stopped|Former|Extended|Reapers|List")
+				by = "the tests of storage"
+			}
+			switch {
+			case found != "" && m.from == m.to:
+				t.Errorf("nothing was broken, and %s found:\n%s", by, out)
+			case found != "":
+				t.Logf("found by %s: %s", by, found)
+			case m.from != m.to:
+				t.Error("not found")
+			}
+		})
+	}
+}

@@ -407,8 +407,9 @@ func (hit) Cached(_ context.Context, name link.Name, _ bool) (link.Link, bool) {
 	return link.Link{Name: "abc@go.example", LongURL: "https://example.com/"}, len(name) > 4
 }
 
-// A cached redirect of another domain allocates no more than one of the default domain.
-func TestADomainAllocatesNothing(t *testing.T) {
+// A cached redirect of another domain allocates one thing more than one of the default domain: the
+// name of its link.
+func TestADomainAllocatesItsName(t *testing.T) {
 	measure := func(name, host string) float64 {
 		r := newRig(t, withDomains, func(c *functions.Config) {
 			c.CountClicks = "off"
@@ -435,7 +436,7 @@ func TestADomainAllocatesNothing(t *testing.T) {
 	}
 	var d, of float64
 	for range 5 { // the average is rounded down, and the runtime allocates now and then
-		if d, of = measure("abcdef", "tiney.to"), measure("abc", "go.example"); of <= d {
+		if d, of = measure("abcdef", "tiney.to"), measure("abc", "go.example"); of <= d+1 {
 			return
 		}
 	}

@@ -116,9 +116,8 @@ type service struct {
 	forwardingKnown atomic.Bool // noteForwarding knows the kind of the Functions host
 }
 
-// New returns the handler of all functions, with the routes of the function.json files and those
-// behind web-api.
-func New(c Config) (http.Handler, error) {
+// New returns the handler of all functions.
+func New(c Config) http.Handler {
 	s := &service{
 		Config: c,
 		hosted: c.HostAddress != "",
@@ -149,61 +148,71 @@ func New(c Config) (http.Handler, error) {
 	if c.DomainHeader != "" && len(s.hosts) > 1 {
 		s.varyDomain = []string{c.DomainHeader}
 	}
+	s.tools = s.newTools()
+	s.routes = newRouter(c.HostAddress, s.all())
+	return s
+}
+
+// all returns the routes of the service. Each function has a function.json, which the Functions host
+// reads. Behind the host, its function web-api takes all paths below /api/ but those of others.
+func (s *service) all() []route {
 	whoMayCount := s.admins
-	if c.PublicStats {
+	if s.PublicStats {
 		whoMayCount = s.anyone
 	}
-	s.tools = s.newTools()
-	serveMCP := notFound
-	if c.MCP {
-		serveMCP = s.identified(access.LimitAPI, s.serveMCP)
+	mcp := notFound
+	if s.MCP {
+		mcp = s.identified(access.LimitAPI, s.serveMCP)
 	}
-	var err error
-	s.routes, err = newRouter(functionFiles, c.HostAddress, map[string]handlerFunc{
-		"shorten":   s.counted(s.limited(access.LimitShorten, s.shorten)),
-		"redirect":  s.redirect,
-		"with-path": s.redirect,
-		"health":    s.health,
-		"ready":     s.ready,
-		"home":      s.home,
-		"manage":    s.manage,
-		"reaper":    s.reap,
-		webAPI:      notFound,
-	}, map[string]handlerFunc{
-		"GET /api/links/{alias}/qr":       s.public(s.qr),
-		"GET /api/openapi.json":           s.anyone(s.openAPI),
-		"GET /api/me":                     s.anyone(me),
-		"GET /api/domains":                s.owners(s.listDomains),
-		"GET /api/aliases/{alias}":        s.owners(s.freeAlias),
-		"GET /api/tags":                   s.owners(s.listTags),
-		"GET /api/links":                  s.owners(s.listLinks),
-		"POST /api/links/bulk":            s.owners(s.bulk),
-		"GET /api/links/{alias}":          s.holders(s.readLink),
-		"PATCH /api/links/{alias}":        s.owners(s.editLink),
-		"DELETE /api/links/{alias}":       s.holders(s.deleteLink),
-		"POST /api/links/{alias}/restore": s.holders(s.restoreLink),
-		"GET /api/links/{alias}/history":  s.owners(s.linkHistory),
-		"GET /api/links/{alias}/stats":    s.holders(s.linkStats),
-		"GET /api/stats/links":            s.owners(s.linksStats),
-		"GET /api/stats/clicks":           s.owners(s.clicksOf),
-		"GET /api/stats/top":              s.owners(s.topLinks),
-		"GET /api/stats":                  whoMayCount(s.serviceStats),
-		"POST /api/claims":                s.owners(s.claim),
-		"GET /api/export":                 s.owners(s.export),
-		"POST /api/import":                s.owners(s.importLinks),
-		"POST /api/keys":                  s.owners(s.createKey),
-		"GET /api/keys":                   s.owners(s.listKeys),
-		"DELETE /api/keys/{id}":           s.owners(s.revokeKey),
-		"PUT /api/blocked/{host}":         s.admins(s.block),
-		"DELETE /api/blocked/{host}":      s.admins(s.unblock),
-		"GET /api/blocked":                s.admins(s.listBlocked),
-		"GET /api/admin/cleanup/stats":    s.admins(s.reaperStats),
-		"POST /api/mcp":                   serveMCP,
-	})
-	if err != nil {
-		return nil, err
+	routes := []route{
+		{function: "home", pattern: "/", serve: s.home},
+		{function: "redirect", pattern: "GET /{alias}", serve: s.redirect},
+		{function: "redirect", pattern: "GET /favicon.ico", serve: favicon},
+		{function: "redirect", pattern: "GET /robots.txt", serve: robots},
+		{function: "with-path", pattern: "GET /{alias}/{rest...}", serve: s.redirect},
+		{function: "manage", pattern: "GET /manage/{path...}", serve: s.manage},
+		{function: "reaper", pattern: "POST /reaper", serve: s.reap, timer: true},
+		{function: "health", pattern: "GET /api/health", serve: s.health},
+		{function: "ready", pattern: "GET /api/ready", serve: s.ready},
+		{function: "shorten", pattern: "POST /api/shorten",
+			serve: s.counted(s.limited(access.LimitShorten, s.shorten))},
+		{function: webAPI, pattern: "/api/{path...}", serve: notFound},
 	}
-	return s, nil
+	for _, to := range []route{
+		{pattern: "GET /api/links", serve: s.owners(s.listLinks)},
+		{pattern: "POST /api/links/bulk", serve: s.owners(s.bulk), limit: manyTime},
+		{pattern: "GET /api/links/{alias}", serve: s.holders(s.readLink)},
+		{pattern: "PATCH /api/links/{alias}", serve: s.owners(s.editLink)},
+		{pattern: "DELETE /api/links/{alias}", serve: s.holders(s.deleteLink)},
+		{pattern: "POST /api/links/{alias}/restore", serve: s.holders(s.restoreLink)},
+		{pattern: "GET /api/links/{alias}/history", serve: s.owners(s.linkHistory)},
+		{pattern: "GET /api/links/{alias}/stats", serve: s.holders(s.linkStats)},
+		{pattern: "GET /api/links/{alias}/qr", serve: s.public(s.qr)},
+		{pattern: "GET /api/aliases/{alias}", serve: s.owners(s.freeAlias)},
+		{pattern: "GET /api/tags", serve: s.owners(s.listTags)},
+		{pattern: "GET /api/domains", serve: s.owners(s.listDomains)},
+		{pattern: "POST /api/claims", serve: s.owners(s.claim)},
+		{pattern: "GET /api/export", serve: s.owners(s.export)},
+		{pattern: "POST /api/import", serve: s.owners(s.importLinks), limit: manyTime},
+		{pattern: "GET /api/stats", serve: whoMayCount(s.serviceStats)},
+		{pattern: "GET /api/stats/links", serve: s.owners(s.linksStats)},
+		{pattern: "GET /api/stats/clicks", serve: s.owners(s.clicksOf)},
+		{pattern: "GET /api/stats/top", serve: s.owners(s.topLinks)},
+		{pattern: "GET /api/me", serve: s.anyone(me)},
+		{pattern: "POST /api/keys", serve: s.owners(s.createKey)},
+		{pattern: "GET /api/keys", serve: s.owners(s.listKeys)},
+		{pattern: "DELETE /api/keys/{id}", serve: s.owners(s.revokeKey)},
+		{pattern: "PUT /api/blocked/{host}", serve: s.admins(s.block)},
+		{pattern: "DELETE /api/blocked/{host}", serve: s.admins(s.unblock)},
+		{pattern: "GET /api/blocked", serve: s.admins(s.listBlocked)},
+		{pattern: "GET /api/admin/cleanup/stats", serve: s.admins(s.reaperStats)},
+		{pattern: "GET /api/openapi.json", serve: s.anyone(s.openAPI)},
+		{pattern: "POST /api/mcp", serve: mcp},
+	} {
+		to.function = webAPI
+		routes = append(routes, to)
+	}
+	return routes
 }
 
 // handlerFunc is one function. It responds, or returns an error before it has written anything. ctx

@@ -102,9 +102,7 @@ func newRig(t testing.TB, change ...func(*functions.Config)) *rig {
 	for _, c := range change {
 		c(&config)
 	}
-	if r.Handler, err = functions.New(config); err != nil {
-		t.Fatal(err)
-	}
+	r.Handler = functions.New(config)
 	return r
 }
 

@@ -112,7 +112,7 @@ func TestOpenAPIHasEveryRoute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	behind := regexp.MustCompile(`"([A-Z]+ /api/[^"]+)": `).FindAllStringSubmatch(string(source),
+	behind := regexp.MustCompile(`pattern: "([A-Z]+ /api/[^"]+)"`).FindAllStringSubmatch(string(source),
 		-1)
 	if len(behind) < 16 {
 		t.Fatalf("found only %q in the code", behind)

@@ -68,3 +68,19 @@ func writeProblemPage(w http.ResponseWriter, r *http.Request, p *problem, site p
 	}
 	writePage(w, p.Status, page)
 }
+
+// favicon handles GET /favicon.ico, which browsers ask for on their own.
+func favicon(_ context.Context, w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Cache-Control", "public, max-age=86400")
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// robots handles GET /robots.txt. Links stay open to crawlers, which make the previews that chat
+// programs show.
+func robots(_ context.Context, w http.ResponseWriter, _ *http.Request) error {
+	setHeaders(w, "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "public, max-age=86400")
+	_, _ = w.Write([]byte("User-agent: *\nDisallow: /api/\n"))
+	return nil
+}

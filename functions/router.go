@@ -3,69 +3,17 @@ package functions
 import (
 	"cmp"
 	"context"
-	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"net/http"
 	"net/url"
-	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/robfig/cron/v3"
-
 	"tiney/internal/link"
 )
-
-// functionFiles are the function.json files. This handler and the Functions host read the routes
-// from the same files, so that their routes cannot differ.
-//
-//go:embed */function.json
-var functionFiles embed.FS
-
-// binding is one of the bindings of a function.json, with the members that matter here.
-type binding struct {
-	Type     string   `json:"type"`
-	Route    string   `json:"route"`
-	Methods  []string `json:"methods"`
-	Schedule string   `json:"schedule"`
-}
-
-// bindings returns the bindings of a function.
-func bindings(files fs.FS, function string) ([]binding, error) {
-	data, err := fs.ReadFile(files, path.Join(function, "function.json"))
-	if err != nil {
-		return nil, err
-	}
-	var file struct {
-		Bindings []binding `json:"bindings"`
-	}
-	if err := json.Unmarshal(data, &file); err != nil {
-		return nil, fmt.Errorf("%s/function.json: %w", function, err)
-	}
-	return file.Bindings, nil
-}
-
-// Schedule returns the schedule of a timer's function. As in the Functions host, it has six fields,
-// the first for seconds.
-func Schedule(function string) (cron.Schedule, error) {
-	all, err := bindings(functionFiles, function)
-	if err != nil {
-		return nil, err
-	}
-	for _, b := range all {
-		if b.Type == "timerTrigger" {
-			const fields = cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow
-			return cron.NewParser(fields).Parse(b.Schedule)
-		}
-	}
-	return nil, fmt.Errorf("%s/function.json has no timer", function)
-}
 
 // router finds functions by method and path. It uses http.ServeMux only below /api/, because
 // ServeMux redirects a path that is not clean, and outside of /api/ such a path must get a 404.
@@ -79,12 +27,18 @@ type router struct {
 	api         *http.ServeMux      // its handlers are endpoints, its paths in lower case
 }
 
-// route is the function that a request leads to.
+// route is a function for requests.
 type route struct {
+	// function is the name of the function in the Functions host, and in telemetry.
 	function string
-	serve    handlerFunc
-	pattern  string        // below /api/, the path with the names of its parameters
-	limit    time.Duration // see waiting; zero for a timer, whose function has a limit of its own
+	// pattern is a method and a path in lower case, as in http.ServeMux. GET includes HEAD. Without a
+	// method it stands for all. In a router, routes below /api/ have only the path.
+	pattern string
+	serve   handlerFunc
+	// limit is how long the request may wait for storage: see waiting. Zero: waitTime, or for a
+	// timer, whose function has a limit of its own, no limit.
+	limit time.Duration
+	timer bool // only the Functions host may call it
 }
 
 // endpoint has the routes of one path by method; "" stands for all other methods.
@@ -99,58 +53,18 @@ type tree struct {
 	at      endpoint
 }
 
-// manyLinks are the patterns of requests that make many links.
-var manyLinks = []string{"POST /api/links/bulk", "POST /api/import"}
-
 // webAPI is the function for every path below /api/ that has no function of its own.
 const webAPI = "web-api"
 
-// newRouter routes to functions by their name, and to those behind the function web-api by their
-// method and path. It panics, as http.ServeMux does, if two routes below /api/ match the same paths
-// and neither is narrower.
-func newRouter(
-	files fs.FS, hostAddress string, functions, behind map[string]handlerFunc,
-) (*router, error) {
-	rt := &router{
-		hostAddress: hostAddress,
-		timers:      map[string]route{},
-		paths:       map[string]endpoint{},
-		api:         http.NewServeMux(),
-	}
+// newRouter panics, as http.ServeMux does, if two routes match the same requests and neither is
+// narrower.
+func newRouter(hostAddress string, routes []route) *router {
+	rt := &router{hostAddress: hostAddress, timers: map[string]route{},
+		paths: map[string]endpoint{}, alias: endpoint{}, withPath: endpoint{},
+		api: http.NewServeMux()}
 	api := map[string]endpoint{}
-	for name, serve := range functions {
-		all, err := bindings(files, name)
-		if err != nil {
-			return nil, err
-		}
-		for _, b := range all {
-			switch b.Type {
-			case "httpTrigger":
-				err = rt.add(api, b, route{function: name, serve: serve, limit: waitTime})
-			case "timerTrigger":
-				rt.timers["/"+name] = route{function: name, serve: serve}
-			}
-			if err != nil {
-				return nil, err
-			}
-		}
-	}
-	for pattern, serve := range behind {
-		method, path, _ := strings.Cut(pattern, " ")
-		b := binding{Route: path, Methods: []string{method}}
-		if method == http.MethodGet {
-			b.Methods = append(b.Methods, http.MethodHead)
-		}
-		if !isAPI(path) || method == "" {
-			return nil, fmt.Errorf("%q must be a method and a path below /api/", pattern)
-		}
-		limit := waitTime
-		if slices.Contains(manyLinks, pattern) {
-			limit = manyTime
-		}
-		if err := rt.add(api, b, route{function: webAPI, serve: serve, limit: limit}); err != nil {
-			return nil, err
-		}
+	for _, to := range routes {
+		rt.add(api, to)
 	}
 	for pattern, at := range api {
 		// An alias may be spelled like the last segment of a fixed path. Methods that the fixed
@@ -166,7 +80,53 @@ func newRouter(
 		}
 		rt.api.Handle(pattern, at)
 	}
-	return rt, nil
+	return rt
+}
+
+func (rt *router) add(api map[string]endpoint, to route) {
+	methods := []string{""}
+	method, path, ok := strings.Cut(to.pattern, " ")
+	switch {
+	case !ok:
+		path = to.pattern
+	case method == http.MethodGet:
+		methods = []string{method, http.MethodHead}
+	default:
+		methods = []string{method}
+	}
+	if to.timer {
+		rt.timers[path] = to
+		return
+	}
+	to.limit = cmp.Or(to.limit, waitTime)
+	segment, isTree := strings.CutSuffix(path[1:], "/{path...}")
+	var at endpoint
+	switch {
+	case path != link.LowerASCII(path):
+		panic("not in lower case: " + path)
+	case isAPI(path):
+		at, to.pattern = entry(api, path), path
+	case path == "/{alias}":
+		at = rt.alias
+	case path == "/{alias}/{rest...}":
+		at = rt.withPath
+	case strings.Contains(segment, "{"):
+		panic("only /api/ may have such a path: " + path)
+	case isTree:
+		if at = rt.treeOf(path); at == nil {
+			at = endpoint{}
+			rt.trees = append(rt.trees, tree{segment, at})
+		}
+	default:
+		at = entry(rt.paths, path)
+	}
+	for _, method := range methods {
+		if taken, ok := at[method]; ok {
+			panic(fmt.Sprintf("%s and %s have the same route %s", taken.function, to.function,
+				to.pattern))
+		}
+		at[method] = to
+	}
 }
 
 // covers reports whether a pattern matches a fixed path.
@@ -177,66 +137,6 @@ func covers(pattern, fixed string) bool {
 	}
 	matches := func(a, b string) bool { return a == b || strings.HasPrefix(a, "{") }
 	return slices.EqualFunc(strings.Split(pattern, "/"), strings.Split(fixed, "/"), matches)
-}
-
-// These match the route of a tree, and the route of an alias with a path behind it.
-var (
-	treeRoute     = regexp.MustCompile(`^/([^/{}]+)/\{\*\w+\}$`)
-	withPathRoute = regexp.MustCompile(`^/\{\w+\}/\{\*\w+\}$`)
-)
-
-// routeParameter matches {name}, {name:constraint} and {*name:constraint} in a function.json.
-var routeParameter = regexp.MustCompile(`\{(\*?)(\w+)[^}]*\}`)
-
-func (rt *router) add(api map[string]endpoint, b binding, to route) error {
-	p := "/" + strings.Trim(b.Route, "/")
-	free := p != "/" && routeParameter.FindString(p) == p[1:]
-	var at endpoint
-	switch {
-	case strings.HasPrefix(link.LowerASCII(p), "/api/"):
-		p = routeParameter.ReplaceAllStringFunc(p, func(parameter string) string {
-			m := routeParameter.FindStringSubmatch(parameter)
-			return "{" + m[2] + strings.Repeat("...", len(m[1])) + "}"
-		})
-		if p != link.LowerASCII(p) {
-			return fmt.Errorf("function %s: route %q must be in lower case", to.function, b.Route)
-		}
-		at, to.pattern = entry(api, p), p
-	case free && !strings.Contains(p, "*"):
-		if rt.alias == nil {
-			rt.alias = endpoint{}
-		}
-		at = rt.alias
-	case withPathRoute.MatchString(p):
-		if rt.withPath == nil {
-			rt.withPath = endpoint{}
-		}
-		at = rt.withPath
-	case treeRoute.MatchString(p):
-		segment := treeRoute.FindStringSubmatch(p)[1]
-		if at = rt.treeOf("/" + segment); at == nil {
-			at = endpoint{}
-			rt.trees = append(rt.trees, tree{segment, at})
-		}
-	case strings.Contains(p, "{"):
-		return fmt.Errorf("function %s: outside of /api/, route %q must be a fixed path, "+
-			"or one segment, free or fixed, with or without all below it", to.function, b.Route)
-	default:
-		at = entry(rt.paths, p)
-	}
-	methods := b.Methods
-	if len(methods) == 0 {
-		methods = []string{""}
-	}
-	for _, method := range methods {
-		method = strings.ToUpper(method)
-		if taken, ok := at[method]; ok {
-			return fmt.Errorf("functions %s and %s have the same route %q",
-				taken.function, to.function, b.Route)
-		}
-		at[method] = to
-	}
-	return nil
 }
 
 // entry returns the endpoint at p, and adds one if there is none.
@@ -269,9 +169,9 @@ func (rt *router) find(r *http.Request) (route, error) {
 		at = rt.withPath
 	}
 	switch {
-	case at == nil && isAPI(p):
+	case len(at) == 0 && isAPI(p):
 		return route{}, nothingHereProblem
-	case at == nil:
+	case len(at) == 0:
 		return route{}, notFoundProblem
 	}
 	to, ok := at[r.Method]
@@ -279,7 +179,9 @@ func (rt *router) find(r *http.Request) (route, error) {
 		to, ok = at[""]
 	}
 	if ok {
-		setPathValues(r, to.pattern)
+		if isAPI(p) {
+			setPathValues(r, to.pattern)
+		}
 		return to, nil
 	}
 	methods := slices.Sorted(maps.Keys(at))

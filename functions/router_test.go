@@ -4,55 +4,45 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
+
+	"github.com/go-json-experiment/json"
 )
 
 func nothing(context.Context, http.ResponseWriter, *http.Request) error { return nil }
 
-// routesOf makes a router with these routes. routes maps the name of a function to its route, or to
-// its methods and route.
-func routesOf(t testing.TB, routes map[string]string) (*router, error) {
-	t.Helper()
-	files, functions := fstest.MapFS{}, map[string]handlerFunc{}
-	for name, route := range routes {
-		methods, route, given := strings.Cut(route, " ")
-		if !given {
-			methods, route = "", methods
-		}
-		list := `"` + strings.ReplaceAll(methods, ",", `","`) + `"`
-		if methods == "" {
-			list = ""
-		}
-		files[name+"/function.json"] = &fstest.MapFile{Data: fmt.Appendf(nil,
-			`{"bindings":[{"type":"httpTrigger","methods":[%s],"route":%q}]}`, list, route)}
-		functions[name] = nothing
+// routesOf makes a router of these patterns, by function.
+func routesOf(patterns map[string]string) *router {
+	var routes []route
+	for function, pattern := range patterns {
+		routes = append(routes, route{function: function, pattern: pattern, serve: nothing})
 	}
-	return newRouter(files, "", functions,
-		map[string]handlerFunc{"GET /api/things/{alias}": nothing})
+	return newRouter("", routes)
 }
 
 func TestRoutes(t *testing.T) {
-	rt, err := routesOf(t, map[string]string{
+	rt := routesOf(map[string]string{
 		"home":      "/",
-		"redirect":  "get,head {alias}",
-		"with-path": "get,head {alias}/{*rest}",
-		"list":      "get api/links",
-		"create":    "post api/links",
-		"read":      "get api/links/{alias:length(1,32)}",
-		"restore":   "post api/links/{alias}/restore",
-		"manage":    "get manage/{*path}",
-		"about":     "get about/us",
-		"web-api":   `api/{*path:regex(^[\w./:~+,;=@\[\]-]*$)}`,
+		"redirect":  "GET /{alias}",
+		"with-path": "GET /{alias}/{rest...}",
+		"list":      "GET /api/links",
+		"create":    "POST /api/links",
+		"read":      "GET /api/links/{alias}",
+		"restore":   "POST /api/links/{alias}/restore",
+		"thing":     "GET /api/things/{alias}",
+		"manage":    "GET /manage/{path...}",
+		"about":     "GET /about/us",
+		"web-api":   "/api/{path...}",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for request, want := range map[string]string{
 		"GET *":                          "404",
 		"GET /":                          "home",
@@ -65,7 +55,7 @@ func TestRoutes(t *testing.T) {
 		"GET /manage":                    "manage",
 		"GET /Manage/":                   "manage",
 		"GET /MANAGE/a/b":                "manage",
-		"POST /manage/a":                 "405 GET",
+		"POST /manage/a":                 "405 GET, HEAD",
 		"GET /manage%2fa":                "manage",
 		"GET /managers":                  "redirect",
 		"GET /manag":                     "redirect",
@@ -87,7 +77,7 @@ func TestRoutes(t *testing.T) {
 		"POST /a/b":                      "405 GET, HEAD",
 		"OPTIONS //":                     "405 GET, HEAD",
 		"GET /about/us":                  "about",
-		"POST /about/us":                 "405 GET",
+		"POST /about/us":                 "405 GET, HEAD",
 		"GET /about/us/":                 "with-path",
 		"GET /manage//x":                 "manage",
 		"GET /api/":                      "404",
@@ -98,21 +88,21 @@ func TestRoutes(t *testing.T) {
 		"GET /api%2Fx":                   "404",
 		"GET /api/links":                 "list",
 		"POST /API/Links/":               "create",
-		"PUT /api/links":                 "405 GET, POST, OPTIONS",
+		"PUT /api/links":                 "405 GET, HEAD, POST, OPTIONS",
 		"GET /api/links/AbC":             "read AbC",
 		"GET /API/LINKS/AbC/":            "read AbC",
 		"GET /api/links/A%2fB":           "read A/B",
 		"POST /api/Links/AbC/RESTORE":    "restore AbC",
 		"GET /api/links/AbC/restore":     "405 POST, OPTIONS",
 		"DELETE /api/what/ever":          "web-api",
-		"HEAD /api/things/x":             "web-api x",
-		"OPTIONS /api/things/x":          "web-api",
+		"HEAD /api/things/x":             "thing x",
+		"OPTIONS /api/things/x":          "thing",
 		"GET /api/links//":               "web-api",
 		"GET /api/links/../links":        "404",
 		"GET /api/links/%2e%2e/restore/": "405 POST, OPTIONS",
 		"GET /api/links%2FAbC":           "web-api",
 		"GET /%41pi%2Flinks/abc":         "404",
-		"POST /api/links/%41%2Frestore":  "405 GET, OPTIONS",
+		"POST /api/links/%41%2Frestore":  "405 GET, HEAD, OPTIONS",
 		"GET /api/lin%E2%84%AAs":         "web-api", // a Kelvin sign
 	} {
 		method, target, _ := strings.Cut(request, " ")
@@ -131,29 +121,86 @@ func TestRoutes(t *testing.T) {
 }
 
 func TestRoutesThatAreRefused(t *testing.T) {
-	for name, routes := range map[string]map[string]string{
-		"twice":                 {"a": "get api/x", "b": "get api/x"},
-		"a tree twice":          {"a": "get x/{*p}", "b": "get X/{*q}"},
-		"two free segments":     {"a": "get {a}", "b": "get {b}"},
-		"a name outside of api": {"a": "get a/{b}"},
-		"a catch-all at root":   {"a": "get {*path}"},
-		"two of several":        {"a": "get {a}/{*p}", "b": "get {b}/{*q}"},
-		"a longer free path":    {"a": "get {a}/{b}/{*p}"},
-		"a deep catch-all":      {"a": "get a/b/{*path}"},
-		"upper case":            {"a": "get api/Links"},
+	for name, routes := range map[string][]string{
+		"twice":                 {"GET /api/x", "GET /api/x"},
+		"two alike":             {"GET /api/{a}", "GET /api/{b}"},
+		"a tree twice":          {"GET /x/{path...}", "GET /x/{path...}"},
+		"a name outside of api": {"GET /a/{b}"},
+		"a catch-all at root":   {"GET /{path...}"},
+		"upper case":            {"GET /api/Links"},
 	} {
-		if _, err := routesOf(t, routes); err == nil {
-			t.Errorf("%s: accepted", name)
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("accepted")
+				}
+			}()
+			var all []route
+			for _, pattern := range routes {
+				all = append(all, route{pattern: pattern, serve: nothing})
+			}
+			newRouter("", all)
+		})
+	}
+}
+
+// The Functions host matches requests by the function.json files. They have the same routes, and the
+// timer has the same time.
+func TestFunctionFiles(t *testing.T) {
+	folders, err := filepath.Glob("*/function.json")
+	if err != nil || len(folders) == 0 {
+		t.Fatal(folders, err)
+	}
+	want := map[string][]string{}
+	for _, to := range (&service{}).all() {
+		switch method, path, _ := strings.Cut(to.pattern, " "); {
+		case to.timer:
+			want[to.function] = []string{fmt.Sprintf("0 */%d * * * *", int(ReapEvery.Minutes()))}
+		case path == "/favicon.ico", path == "/robots.txt", to.function == webAPI && path != "":
+			// by a route with parameters
+		case method == "GET":
+			want[to.function] = []string{path, "get", "head"}
+		case path == "":
+			want[to.function] = []string{to.pattern}
+		default:
+			want[to.function] = []string{path, strings.ToLower(method)}
 		}
 	}
-	for _, pattern := range []string{"GET /api/myLinks", "get stats/x", "GET /stats/x", "/api/mine",
-		"GET /api/health"} {
-		const file = `{"bindings":[{"type":"httpTrigger","methods":["get"],"route":"api/health"}]}`
-		files := fstest.MapFS{"health/function.json": &fstest.MapFile{Data: []byte(file)}}
-		if _, err := newRouter(files, "", map[string]handlerFunc{"health": nothing},
-			map[string]handlerFunc{pattern: nothing}); err == nil {
-			t.Errorf("%s: accepted", pattern)
+	got := map[string][]string{}
+	parameter := regexp.MustCompile(`\{(\*?)(\w+)[^}]*\}`)
+	for _, file := range folders {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
 		}
+		var function struct {
+			Bindings []struct {
+				Type, Route, Schedule string
+				Methods               []string
+			}
+		}
+		if err := json.Unmarshal(data, &function, json.MatchCaseInsensitiveNames(true)); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		trigger, name := function.Bindings[0], filepath.Dir(file)
+		if trigger.Type == "timerTrigger" {
+			got[name] = []string{trigger.Schedule}
+			continue
+		}
+		path := parameter.ReplaceAllStringFunc("/"+strings.Trim(trigger.Route, "/"),
+			func(found string) string {
+				m := parameter.FindStringSubmatch(found)
+				return "{" + m[2] + strings.Repeat("...", len(m[1])) + "}"
+			})
+		got[name] = append([]string{path}, trigger.Methods...)
+	}
+	for name := range maps.Keys(got) {
+		if !slices.Equal(got[name], want[name]) {
+			t.Errorf("%s/function.json has %q, the code %q", name, got[name], want[name])
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("the files have %d functions, the code %d", len(got), len(want))
 	}
 }
 
@@ -167,13 +214,10 @@ func FuzzFind(f *testing.F) {
 		"/api/"} {
 		f.Add(target)
 	}
-	rt, err := routesOf(f, map[string]string{"home": "/", "redirect": "get {alias}",
-		"with-path": "get {alias}/{*rest}",
-		"manage":    "get manage/{*path}", "read": "get api/links/{alias}",
-		"restore": "post api/links/{alias}/restore"})
-	if err != nil {
-		f.Fatal(err)
-	}
+	rt := routesOf(map[string]string{"home": "/", "redirect": "GET /{alias}",
+		"with-path": "GET /{alias}/{rest...}",
+		"manage":    "GET /manage/{path...}", "read": "GET /api/links/{alias}",
+		"restore": "POST /api/links/{alias}/restore"})
 	rt.hostAddress, rt.timers = "127.0.0.1:49152",
 		map[string]route{"/reaper": {function: "reaper", serve: nothing}}
 	oneSegment := regexp.MustCompile(`^/[^/]+/?$`)
@@ -209,11 +253,8 @@ func FuzzFind(f *testing.F) {
 }
 
 func BenchmarkFind(b *testing.B) {
-	rt, err := routesOf(b, map[string]string{"redirect": "get {alias}",
-		"manage": "get manage/{*path}", "shorten": "post api/shorten", "home": "/"})
-	if err != nil {
-		b.Fatal(err)
-	}
+	rt := routesOf(map[string]string{"redirect": "GET /{alias}",
+		"manage": "GET /manage/{path...}", "shorten": "POST /api/shorten", "home": "/"})
 	for _, test := range []struct{ name, method, path, function string }{
 		{"alias", "GET", "/6GV88b", "redirect"},
 		{"fixed path", "POST", "/api/shorten", "shorten"},

@@ -12,6 +12,9 @@ import (
 	"tiney/internal/link"
 )
 
+// ReapEvery is how often the reaper runs: at the full hour, and so on.
+const ReapEvery = 15 * time.Minute
+
 // reap handles the timer trigger of the reaper. The Functions host posts to it when it is time. The
 // host takes an error for a failed invocation.
 func (s *service) reap(ctx context.Context, w http.ResponseWriter, r *http.Request) error {

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/robfig/cron/v3"
-
 	"tiney/functions"
 	"tiney/internal/access"
 	"tiney/internal/reaper"
@@ -37,10 +35,10 @@ type App struct {
 	Reaper     *reaper.Reaper
 	Metrics    *telemetry.Metrics
 
-	schedule cron.Schedule // of the reaper; nil behind the Functions host, which has its own timer
-	now      func() time.Time
-	log      *slog.Logger
-	sender   *telemetry.Sender // nil without telemetry
+	hosted bool // behind the Functions host, whose timer runs the reaper
+	now    func() time.Time
+	log    *slog.Logger
+	sender *telemetry.Sender // nil without telemetry
 }
 
 // Lock is the lock of the reaper, and its part of storage.
@@ -56,7 +54,7 @@ type Lock interface {
 func New(
 	ctx context.Context, s Settings, version string, now func() time.Time, log *slog.Logger,
 ) (a *App, err error) {
-	a = &App{Metrics: new(telemetry.Metrics), now: now, log: log}
+	a = &App{Metrics: new(telemetry.Metrics), hosted: s.Hosted(), now: now, log: log}
 	switch {
 	case s.MetricsAddress != "" && s.Hosted():
 		log.Warn(telemetry.LogMetricsNotServed)
@@ -73,11 +71,6 @@ func New(
 				a.Close()
 			}
 		}()
-	}
-	if !s.Hosted() {
-		if a.schedule, err = functions.Schedule("reaper"); err != nil {
-			return nil, err
-		}
 	}
 	if s.Functions.Memory {
 		log.Warn(telemetry.LogMemory)
@@ -126,7 +119,7 @@ func New(
 	if err != nil {
 		return nil, fmt.Errorf("ADMIN_KEY or OIDC_ISSUER: %w", err)
 	}
-	a.Handler, err = functions.New(functions.Config{
+	a.Handler = functions.New(functions.Config{
 		Settings: s.Functions,
 		Stores: functions.Stores{
 			Links:      a.Links,
@@ -150,9 +143,6 @@ func New(
 			Sender:  a.sender,
 		},
 	})
-	if err != nil {
-		return nil, err
-	}
 	return a, nil
 }
 
@@ -160,7 +150,7 @@ func New(
 // follows the changes of other processes and saves clicks. Without the Functions host it also runs
 // the reaper on its schedule, until New's ctx ends.
 func (a *App) Background(ctx context.Context) {
-	starting := telemetry.Begin(ctx, "start", nil, a.schedule == nil)
+	starting := telemetry.Begin(ctx, "start", nil, a.hosted)
 	var all sync.WaitGroup
 	turns := make(turns, 1)
 	all.Go(func() { turns.ensure(&starting, a.log, "blocked hosts", a.Links.Blocked.Read) })
@@ -168,8 +158,8 @@ func (a *App) Background(ctx context.Context) {
 	all.Go(func() { turns.ensure(&starting, a.log, "lock", a.Lock.Ensure) })
 	all.Go(func() { a.Links.FollowChanges(ctx) })
 	all.Go(func() { a.Links.Clicks.FlushRegularly(ctx) })
-	if a.schedule != nil {
-		all.Go(func() { a.Reaper.RunOnSchedule(a.schedule, a.now) })
+	if !a.hosted {
+		all.Go(func() { a.Reaper.RunRegularly(functions.ReapEvery, a.now) })
 	}
 	all.Wait()
 }

@@ -19,14 +19,9 @@ const (
 	againAfter = 65 * time.Second
 )
 
-// Schedule says when to run: Next returns the first time after the given one.
-type Schedule interface {
-	Next(after time.Time) time.Time
-}
-
-// RunOnSchedule reaps soon after it is called and then by the schedule, in UTC, until Stopping
-// ends. It is for a process without the Functions host.
-func (rp *Reaper) RunOnSchedule(schedule Schedule, now func() time.Time) {
+// RunRegularly reaps soon after it is called, and then whenever the time in UTC is a multiple of
+// every, until Stopping ends. It is for a process without the Functions host.
+func (rp *Reaper) RunRegularly(every time.Duration, now func() time.Time) {
 	wait := func(d time.Duration) bool {
 		select {
 		case <-time.After(d):
@@ -45,8 +40,8 @@ func (rp *Reaper) RunOnSchedule(schedule Schedule, now func() time.Time) {
 		_ = rp.runAndReport() // logged by Run
 	}
 	for {
-		at := now().UTC()
-		if !wait(schedule.Next(at).Sub(at)) {
+		at := now()
+		if !wait(at.Truncate(every).Add(every).Sub(at)) {
 			return
 		}
 		_ = rp.runAndReport()

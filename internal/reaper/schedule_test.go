@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tiney/functions"
 	"tiney/internal/link"
 	"tiney/internal/reaper"
 	"tiney/internal/telemetry"
@@ -25,11 +24,7 @@ func (r *reaps) Reap(context.Context) (link.ReapResult, error) {
 }
 
 // In the bubble of synctest, time starts at midnight UTC on 1 January 2000.
-func TestRunOnSchedule(t *testing.T) {
-	schedule, err := functions.Schedule("reaper")
-	if err != nil {
-		t.Fatal(err)
-	}
+func TestRunRegularly(t *testing.T) {
 	for name, test := range map[string]struct {
 		held []bool // by run: whether another instance holds the lock
 		want []time.Duration
@@ -52,7 +47,7 @@ func TestRunOnSchedule(t *testing.T) {
 				rp := &reaper.Reaper{Lock: lock, Links: r, Clicks: rollUp(rollUpNothing),
 					Runs: new(runs), Limit: time.Minute, Stopping: ctx,
 					Log: slog.New(slog.DiscardHandler), Metrics: new(telemetry.Metrics)}
-				rp.RunOnSchedule(schedule, time.Now)
+				rp.RunRegularly(15*time.Minute, time.Now)
 				if !slices.Equal(r.at, test.want) {
 					t.Errorf("ran at %v, want %v", r.at, test.want)
 				}

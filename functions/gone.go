@@ -1,0 +1,65 @@
+package functions
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"tiney/internal/link"
+)
+
+// gone returns the problem of a link that is not live or is blocked, and nil for any other link.
+func (s *service) gone(ctx context.Context, l link.Link, now time.Time) error {
+	if state := l.State(now); state != link.StateLive {
+		return goneProblem(l, state)
+	}
+	if s.Blocked.Has(ctx, l.LongURL) {
+		return linkBlockedProblem
+	}
+	return nil
+}
+
+// ended reports whether a link is over for good.
+func ended(l link.Link, now time.Time) bool {
+	state := l.State(now)
+	return state == link.StateExpired || state == link.StateDeleted
+}
+
+// goneProblem returns the problem of a link that is not live. If it is known since when, the page
+// says so.
+func goneProblem(l link.Link, state link.State) *problem {
+	if state == link.StateDisabled {
+		return disabledProblem
+	}
+	p, what, since := expiredProblem, "came to the end of its life", l.ExpiresAt
+	if state == link.StateDeleted {
+		p, what, since = deletedProblem, "was deleted", l.DeletedAt
+	}
+	if l.GoneReason != link.StateLive {
+		since = l.GoneAt
+	}
+	if since.IsZero() {
+		return p
+	}
+	_, advice, _ := strings.Cut(p.Detail, ". ")
+	dated := *p
+	dated.page = fmt.Sprintf("The short link at this address %s on %s (UTC). %s",
+		what, since.UTC().Format("2 January 2006"), advice)
+	return &dated
+}
+
+// isGone reports whether an error of decide says that a link is there and leads nowhere now.
+func isGone(err error) bool {
+	p, ok := err.(*problem)
+	return ok && p.Status == http.StatusGone
+}
+
+// notFound returns the problem of an alias that is not there. It says whether case matters.
+func (s *service) notFound() *problem {
+	if s.Rules.AnyCase {
+		return anyCaseProblem
+	}
+	return notFoundProblem
+}

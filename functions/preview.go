@@ -1,0 +1,29 @@
+package functions
+
+import (
+	"net/http"
+
+	"tiney/internal/link"
+)
+
+// preview shows where a link leads, as a page or as JSON. Metrics do not count it as a redirect.
+func (s *service) preview(w http.ResponseWriter, r *http.Request, d decision, err error) error {
+	if err != nil {
+		return err
+	}
+	l := d.link
+	l.LongURL = d.longURL
+	w.Header().Set("Vary", "Accept")
+	if prefers(r.Header, "text/html") {
+		lv := s.linkOnPage(l)
+		if lv.Asked = d.rest; l.Forward&link.ForwardQuery != 0 && d.query != "" {
+			lv.Asked += "?" + d.query
+		}
+		lv.Asked = link.Location(lv.Asked) // in ASCII
+		writePage(w, http.StatusOK, s.site.Preview(r.URL.EscapedPath(), lv))
+		return nil
+	}
+	setHeaders(w, "application/json")
+	writeJSON(w, made{s.summarize(l), new(l.Forward.Names())})
+	return nil
+}

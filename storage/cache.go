@@ -17,14 +17,13 @@ import (
 	"tiney/internal/clicks"
 	"tiney/internal/link"
 	"tiney/internal/telemetry"
-	"tiney/storage/table"
 )
 
 const (
 	// entryOverhead is how many bytes an entry takes besides its strings: the entry itself, and
 	// what ristretto keeps for it in its map and its policy. It is the growth of the heap per entry
 	// in a cache of 20,000 (TestCacheStaysWithinItsSize), with a tenth to spare.
-	entryOverhead = 344
+	entryOverhead = 328
 	// ristrettoOverhead is what ristretto adds to every cost.
 	ristrettoOverhead = 56
 	// countersPerEntry is what ristretto advises, for entries as small as a "not found".
@@ -71,7 +70,6 @@ type entry struct {
 	spelling   link.Alias
 	longURL    string
 	owner      string
-	etag       table.ETag // "" unless the link may become shared
 	createdAt  time.Time
 	expiresAt  time.Time  // of a tombstone: when the link ended
 	gone       link.State // why there is only a tombstone
@@ -81,8 +79,6 @@ type entry struct {
 	notBefore  atomic.Int64
 	statusCode int16
 	forward    link.Forward
-	shared     bool
-	unsettled  bool // when it was read
 	// There is no row by a spelling with capitals, but there is one by the name in lower case, and
 	// case does not matter. The entry is kept like a link: otherwise an outage would stop a popular
 	// link that people spell so.
@@ -97,11 +93,11 @@ func (e *entry) link() link.Link {
 	}
 	return link.Link{Name: e.alias, Spelling: e.spelling, LongURL: e.longURL, Owner: e.owner,
 		CreatedAt: e.createdAt, ExpiresAt: e.expiresAt, Forward: e.forward,
-		StatusCode: int(e.statusCode), Shared: e.shared, CountedFrom: e.counted.Start()}
+		StatusCode: int(e.statusCode), CountedFrom: e.counted.Start()}
 }
 
 func (e *entry) row(stale bool) linkRow {
-	r := linkRow{Link: e.link(), etag: e.etag, cached: true, unsettled: e.unsettled}
+	r := linkRow{Link: e.link(), cached: true}
 	r.Stale = stale
 	return r
 }
@@ -371,15 +367,11 @@ func (c *cache) putAt(a link.Name, r linkRow, at time.Time, notBefore int64) {
 		alias: link.Name(strings.Clone(string(a))), spelling: r.Spelling, longURL: r.LongURL,
 		owner: r.Owner, forward: r.Forward, absent: r.absent,
 		createdAt: r.CreatedAt, expiresAt: r.ExpiresAt,
-		gone: r.GoneReason, statusCode: int16(r.StatusCode), shared: r.Shared,
-		counted:   clicks.DayOf(r.CountedFrom),
-		unsettled: unsettled(r.Link, at),
-		cachedAt:  at.UnixNano(), staleUntil: at.Add(c.config.Fresh + c.config.Stale).UnixNano(),
+		gone: r.GoneReason, statusCode: int16(r.StatusCode),
+		counted:  clicks.DayOf(r.CountedFrom),
+		cachedAt: at.UnixNano(), staleUntil: at.Add(c.config.Fresh + c.config.Stale).UnixNano(),
 	}
 	e.notBefore.Store(notBefore)
-	if e.owner == "" && !e.shared {
-		e.etag = r.etag
-	}
 	if e.gone != link.StateLive {
 		e.expiresAt = r.GoneAt
 	}
@@ -402,7 +394,7 @@ func (c *cache) putAt(a link.Name, r linkRow, at time.Time, notBefore int64) {
 	// entries expire, and frees none before that time: where many links pass through the cache, the
 	// lists outgrow the entries. get does not serve an entry past its staleUntil, and sweep drops
 	// it when others need the room.
-	text := int64(2*len(a) + len(e.spelling) + len(e.longURL) + len(e.owner) + len(e.etag))
+	text := int64(2*len(a) + len(e.spelling) + len(e.longURL) + len(e.owner))
 	cost := entryOverhead + text*9/8 // Go's allocator rounds up, by an eighth at most
 	if c.entries.RemainingCost() < cost {
 		c.sweep(now)

@@ -443,30 +443,6 @@ func TestCacheDoesNotKeepADeletedLink(t *testing.T) {
 	}
 }
 
-// What a create needs to know of a cached link is there: whose it is, whether it is shared, and if
-// not, what its row's ETag is.
-func TestCacheKnowsWhatCreateAsksFor(t *testing.T) {
-	for name, test := range map[string]struct {
-		link link.Link
-		etag bool
-	}{
-		"nobody's":       {link.Link{StatusCode: 301}, true},
-		"nobody's, told": {link.Link{StatusCode: 302, Shared: true}, false},
-		"an owner's":     {link.Link{StatusCode: 308, Owner: "a"}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newCacheRig(t, 1<<20)
-			test.link.Name, test.link.LongURL = "abcdef", "https://example.com/"
-			r.insert(test.link)
-			r.wait()
-			if got := r.want(t, "abcdef", nil, 0); !linkstest.Same(got.Link, test.link) ||
-				!got.cached || (got.etag != "") != test.etag {
-				t.Errorf("got %+v", got)
-			}
-		})
-	}
-}
-
 // A read that began before its alias was forgotten is neither cached nor joined by whoever comes
 // after that.
 func TestCacheForgetsWhatIsUnderWay(t *testing.T) {

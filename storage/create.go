@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -171,22 +172,15 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 	if !ok {
 		return link.Link{}, errStale
 	}
-	r, err := c.s.get(ctx, a)
 	for range shareTries {
-		if r.cached && (err != nil || r.Stale || r.State(c.s.config.Now()) != link.StateLive ||
-			c.claimHash != "" || c.tooShort(r, c.s.config.Now()) ||
-			r.Owner != "" || c.want.Owner != "" || r.LongURL != c.want.LongURL || r.unsettled) {
-			// Before an alias is promised, the table decides in some cases. A cached "not found"
-			// may be older than the index row. A cached expiry may have been extended since. A
-			// stale link is good enough for a redirect, but not for a promise. For seconds, this
-			// process may have a link cached as it was before its owner claimed, edited or deleted
-			// it elsewhere: to believe the cache would give one URL two links, or give the owner a
-			// link that they have just deleted. The cache does not know claim tokens either. What
-			// the table says is cached, since the alias must redirect from here too.
-			c.s.cache.forget(a)
-			r, err = c.s.cache.refresh(ctx, a)
+		// Before an alias is promised, the table decides. For seconds, this process may have a link
+		// cached as it was before its owner claimed, edited or deleted it elsewhere. The alias must
+		// redirect from here too, so what was read is cached.
+		now, forgotten := c.s.config.Now(), c.s.cache.forgottenCount(a)
+		r, err := c.s.links.get(ctx, a)
+		if err == nil {
+			c.s.cache.replace(r, now, forgotten)
 		}
-		now := c.s.config.Now()
 		switch {
 		case err != nil && decided(err):
 			return link.Link{}, errStale
@@ -216,7 +210,7 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 		// From now on others rely on the link. A claim that comes first changes the row, and then
 		// this write fails, and the link is looked at again.
 		switch {
-		case c.tooShort(r, now):
+		case r.Owner == "" && r.EndsEarly(c.want.ExpiresAt, now):
 			l, err := c.extend(ctx, r, seen)
 			if !errors.Is(err, link.ErrConflict) && !decided(err) {
 				return l, err
@@ -234,15 +228,8 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 				return link.Link{}, err
 			}
 		}
-		c.s.cache.forget(a)
-		r, err = c.s.get(ctx, a)
 	}
 	return link.Link{}, table.ErrChanged
-}
-
-// tooShort reports whether a link without owner ends much too early for the caller.
-func (c *creation) tooShort(r linkRow, now time.Time) bool {
-	return r.Owner == "" && c.want.Owner == "" && r.EndsEarly(c.want.ExpiresAt, now)
 }
 
 // extend gives a link that was read, and that the index names, the wanted end, and marks it as
@@ -264,28 +251,20 @@ func (c *creation) extend(ctx context.Context, r linkRow, seen indexRow) (link.L
 	}
 	// The link may have expired meanwhile, before it was written. A create that has read it then is
 	// about to put its own link into the index, or has done so. Only one of the two writes succeeds.
-	// The guard is for a crash before the second look, and stays if that shows anything.
-	guard, err := c.s.guard(ctx, l, l)
-	if err != nil {
-		return l, err
-	}
-	added, _, err := c.s.index.put(ctx, l, seen)
-	if errors.Is(err, table.ErrChanged) {
-		return l, errMoved
-	}
-	moved := false
-	if err == nil {
-		moved, err = c.s.takeBack(ctx, l, added)
-	}
-	switch {
-	case err != nil:
-		return l, err
-	case moved:
-		return l, errMoved
-	case !c.s.endsSoon(l):
-		_ = c.s.expiry.delete(ctx, guard) // if this fails, the reaper deletes it
-	}
-	return l, nil
+	return l, c.s.guarded(ctx, l, func() (late bool, err error) {
+		added, late, err := c.s.index.put(ctx, l, seen)
+		if errors.Is(err, table.ErrChanged) {
+			return late, errMoved
+		}
+		if err != nil {
+			return late, err
+		}
+		moved, err := c.s.takeBack(ctx, l, added)
+		if moved {
+			err = cmp.Or(err, errMoved)
+		}
+		return late, err
+	})
 }
 
 // insert inserts the wanted link under a fresh alias. It inserts the link's other rows first.
@@ -433,12 +412,10 @@ func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, creat
 		_, late, err := c.s.index.put(ctx, c.own.Link, seen)
 		if !guarded && (late || err != nil && !errors.Is(err, table.ErrChanged)) {
 			// The row may still arrive after the own link has moved on, or is gone. By the guard,
-			// the reaper finds the row. It gets a second of its own, as the time may be over.
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-			if _, err := c.s.guard(ctx, c.own.Link, c.own.Link); err != nil {
+			// the reaper finds the row.
+			if err := c.s.guardLate(ctx, c.own.Link, c.own.Link); err != nil {
 				c.s.config.Log.Warn(telemetry.LogIndexRowLate, "alias", c.own.Name, "error", err)
 			}
-			cancel()
 		}
 		if overdue := c.until.inTime(); overdue != nil {
 			c.repair(ctx)
@@ -487,7 +464,7 @@ func (c *creation) repair(ctx context.Context) {
 	if !c.until.stopped() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	ctx, cancel := lateTime(ctx)
 	defer cancel()
 	failed := func(left string, err error) {
 		if err != nil {

@@ -42,6 +42,11 @@ func (d deadline) inTime() error {
 // repair.
 func (d deadline) stopped() bool { return d.now().Round(0).After(d.at.Add(stoppedAfter)) }
 
+// lateTime gives an operation whose time is over a second more, for what repairs it.
+func lateTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+}
+
 // stoppedAfter plus Timeout plus the half minute by which clocks may differ is less than the
 // shortest life of a link.
 const stoppedAfter = 15 * time.Second

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -307,7 +306,7 @@ func (e *editing) repair(ctx context.Context, was, next linkRow) {
 	if !e.until.stopped() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	ctx, cancel := lateTime(ctx)
 	defer cancel()
 	var err error
 	if due := e.s.due(next.Link); !due.IsZero() {

@@ -28,6 +28,14 @@ func (s *Links) guard(ctx context.Context, was, next link.Link) (rowKey, error) 
 	return s.expiry.insertFree(ctx, e)
 }
 
+// guardLate inserts a guard although the time of the operation may be over.
+func (s *Links) guardLate(ctx context.Context, was, next link.Link) error {
+	ctx, cancel := lateTime(ctx)
+	defer cancel()
+	_, err := s.guard(ctx, was, next)
+	return err
+}
+
 // leads reports whether a row of the index leads to a live or disabled link of the long URL and
 // owner of a link.
 func (s *Links) leads(ctx context.Context, seen indexRow, l link.Link) (bool, error) {
@@ -167,18 +175,23 @@ func (s *Links) enterGuarded(ctx context.Context, l link.Link) error {
 	if _, free, err := s.place(ctx, l); !free || err != nil {
 		return err
 	}
+	return s.guarded(ctx, l, func() (late bool, err error) { return s.enterIndex(ctx, l) })
+}
+
+// guarded writes the row of the index that leads to a link. Before that it inserts a guard, by which
+// the reaper finds the row if the process dies before write has looked at the link once more. The
+// guard stays if the row may arrive late, or the reaper may end the link before the row arrives.
+func (s *Links) guarded(ctx context.Context, l link.Link,
+	write func() (late bool, err error)) error {
 	guard, err := s.guard(ctx, l, l)
 	if err != nil {
 		return err
 	}
 	begun := s.config.Now().Round(0)
-	late, err := s.enterIndex(ctx, l)
+	late, err := write()
 	if s.config.Now().Round(0).Sub(begun) > guardAfter/2 {
 		// The process stood still, and a reaper may have handled the guard before the row came.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_, guardErr := s.guard(ctx, l, l)
-		return cmp.Or(err, guardErr)
+		return cmp.Or(err, s.guardLate(ctx, l, l))
 	}
 	if err == nil && !late && !s.endsSoon(l) {
 		_ = s.expiry.delete(ctx, guard) // if this fails, the reaper deletes it

@@ -178,16 +178,16 @@ func TestStorageCallsPerOperation(t *testing.T) {
 	check("redirect, cached", r.calls(func() { warm.Get(ctx, l.Name) }))
 	check("shorten, known URL, for the first time",
 		r.calls(func() { warm.Create(ctx, r.want("https://example.com/", time.Hour), "") }),
-		index, "UpdateEntity ShortUrls")
+		index, read, "UpdateEntity ShortUrls")
 	testutil.Eventually(t, "it is cached again", func() bool {
 		return len(r.calls(func() { warm.Get(ctx, l.Name) })) == 0
 	})
 	l.Shared = true
-	check("shorten, known URL, cached",
-		r.calls(func() { warm.Create(ctx, r.want("https://example.com/", time.Hour), "") }), index)
-	check("shorten, known URL, not cached",
-		r.calls(func() { cold.Create(ctx, r.want("https://example.com/", time.Hour), "") }), index,
-		read)
+	for name, s := range map[string]*storage.Links{"cached": warm, "not cached": cold} {
+		check("shorten, known URL, "+name, r.calls(func() {
+			s.Create(ctx, r.want("https://example.com/", time.Hour), "")
+		}), index, read)
+	}
 	check("redirect, not cached, unknown", r.calls(func() { warm.Get(ctx, "nobody") }), read)
 	testutil.Eventually(t, "the unknown alias is cached", func() bool {
 		return len(r.calls(func() { warm.Get(ctx, "nobody") })) == 0

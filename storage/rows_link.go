@@ -22,16 +22,13 @@ import (
 // linkRow is a row of the ShortUrls table, or a link from the cache in front of that table.
 type linkRow struct {
 	link.Link
-	// of the row that was read or written; "" for a link from the cache, unless the link may still
-	// become shared
-	etag table.ETag
+	etag table.ETag // of the row that was read or written; "" for a link from the cache
 	// of the expiry row for ExpiresAt; "" if only the reaper may delete that row
 	expiryETag table.ETag
 	createID   string         // tells apart the creates of one alias
 	editID     string         // tells apart the edits of a link
 	unknown    jsontext.Value // properties that other programs have added
 	cached     bool           // from the cache
-	unsettled  bool           // from the cache, and was unsettled when it was read from the table
 	absent     bool           // for the cache: see entry
 	// the write of the link was sent more than once, and an earlier try may still arrive
 	retried bool

@@ -22,10 +22,7 @@ type Link struct {
 	StatusCode int       // of its redirects: 301, 302, 307 or 308; zero means 302
 	Forward    Forward   // what redirects append to LongURL
 	Disabled   bool
-	// Shared says that somebody other than its maker was given the link too. It never becomes false
-	// again.
-	Shared bool
-	Owner  string // "": nobody
+	Owner      string // "": nobody
 	// Locked says that an admin has taken the link down. Only an admin can end that.
 	Locked    bool
 	DeletedAt time.Time // zero: it is not deleted
@@ -44,6 +41,9 @@ type Link struct {
 
 	// The following fields are not known if the link comes from a cache.
 	UpdatedAt time.Time // zero: it was never edited
+	// Shared says that somebody other than its maker was given the link too. It never becomes false
+	// again.
+	Shared    bool
 	Title     string
 	Tags      []string
 	ClaimHash string // SHA-256 of its claim token, in lower-case hex; "": there is none

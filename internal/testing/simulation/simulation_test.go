@@ -78,14 +78,23 @@ func (p *parked) String() string {
 }
 
 func (p *parked) compare(q *parked) int {
-	index := func(p *parked) int {
+	node := func(p *parked) int {
 		if p.node == nil {
 			return -1
 		}
 		return p.node.sim.index
 	}
-	return cmp.Or(cmp.Compare(index(p), index(q)), cmp.Compare(p.call.By, q.call.By),
-		cmp.Compare(p.String(), q.String()), cmp.Compare(p.call.N, q.call.N))
+	slow := func(p *parked) int {
+		if p.slow {
+			return 1
+		}
+		return 0
+	}
+	a, b := p.call, q.call
+	return cmp.Or(cmp.Compare(node(p), node(q)), cmp.Compare(a.By, b.By),
+		cmp.Compare(slow(p), slow(q)), cmp.Compare(a.Operation, b.Operation),
+		cmp.Compare(a.Target, b.Target), cmp.Compare(a.Partition, b.Partition),
+		cmp.Compare(a.Key, b.Key), cmp.Compare(a.N, b.N))
 }
 
 // lateFor is how long storage may take to apply a write that its client gives up meanwhile.

@@ -581,7 +581,7 @@ func (c *checking) lookAtIndex(ctx context.Context, r listedRow) error {
 		// An edit may have given the link this URL just before, and have relied on the row.
 		now, err := c.s.read(ctx, a)
 		if err == nil && now.DeletedAt.IsZero() && indexKey(now.Link) == r.key {
-			return c.s.enterGuarded(ctx, now.Link)
+			return c.s.claimGuarded(ctx, now.Link)
 		}
 		if decided(err) {
 			err = nil

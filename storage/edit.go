@@ -183,14 +183,14 @@ func (e *editing) try(ctx context.Context, a link.Name, change func(link.Link) (
 		}
 		return linkRow{}, err
 	}
-	e.tidy(ctx, was, written, m)
+	e.finish(ctx, was, written, m)
 	return written, nil
 }
 
 // move is how an edit changes the rows that lead to a link.
 type move struct {
 	guard  rowKey // without an ETag if they do not change
-	enters bool   // the link is to enter the index, wherever it was before
+	claims bool   // put this link into the index after the write
 	listed rowKey // of a transfer: the row in the list of the former owner, as it was
 }
 
@@ -231,14 +231,14 @@ func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (m mo
 			return m, err
 		}
 	}
-	withdrawn, err := e.s.withdraw(ctx, was, after)
-	m.enters = withdrawn || restored || transferred
+	released, err := e.s.release(ctx, was, after)
+	m.claims = released || restored || transferred
 	return m, err
 }
 
-// tidy does what is left to do after the link was written. It is best effort: the reaper does what
-// tidy cannot do.
-func (e *editing) tidy(ctx context.Context, was, next linkRow, m move) {
+// finish removes the rows that only the old state needed, once the link is written. It is best
+// effort: the reaper does the rest.
+func (e *editing) finish(ctx context.Context, was, next linkRow, m move) {
 	left := func(err error) bool {
 		if err != nil {
 			e.s.config.Log.Warn(telemetry.LogEditLeft, "alias", next.Name, "error", err)
@@ -260,21 +260,21 @@ func (e *editing) tidy(ctx context.Context, was, next linkRow, m move) {
 	if m.guard.etag == "" {
 		return // the edit does not change what leads to the link
 	}
-	late, err := e.lead(ctx, was.Link, next.Link, m.enters)
+	late, err := e.reindex(ctx, was.Link, next.Link, m.claims)
 	left(e.s.owners.delete(ctx, m.listed)) // as it was before: a transfer back has written it anew
 	if !left(err) && !late && !e.s.endsSoon(next.Link) {
 		left(e.s.expiry.delete(ctx, m.guard))
 	}
 }
 
-// lead makes the index lead to a link by its new key, if enters is true or the index led to the
+// reindex makes the index lead to a link by its new key, if claims is true or the index led to the
 // link by its old key. late: the guard has to stay.
-func (e *editing) lead(ctx context.Context, was, next link.Link, enters bool) (late bool,
+func (e *editing) reindex(ctx context.Context, was, next link.Link, claims bool) (late bool,
 	err error) {
 	key := indexKey(was)
 	if key == indexKey(next) {
-		if enters {
-			return e.s.enterIndex(ctx, next)
+		if claims {
+			return e.s.claim(ctx, next, indexRow{})
 		}
 		return false, nil
 	}
@@ -283,8 +283,8 @@ func (e *editing) lead(ctx context.Context, was, next link.Link, enters bool) (l
 		return false, err
 	}
 	led := err == nil && old.alias == string(was.Name)
-	if led || enters {
-		if late, err = e.s.enterIndex(ctx, next); err != nil {
+	if led || claims {
+		if late, err = e.s.claim(ctx, next, indexRow{}); err != nil {
 			return late, err
 		}
 	}

@@ -131,7 +131,7 @@ func (c *creation) importLink(ctx context.Context) (l link.Link, created bool, e
 		if err := c.until.inTime(); err != nil {
 			return link.Link{}, false, err
 		}
-		if err := c.s.enterGuarded(ctx, there.Link); err != nil {
+		if err := c.s.claimGuarded(ctx, there.Link); err != nil {
 			return link.Link{}, false, err
 		}
 	}

@@ -36,26 +36,6 @@ func (s *Links) guardLate(ctx context.Context, was, next link.Link) error {
 	return err
 }
 
-// leads reports whether a row of the index leads to a live or disabled link of the long URL and
-// owner of a link.
-func (s *Links) leads(ctx context.Context, seen indexRow, l link.Link) (bool, error) {
-	a, ok := link.ParseName(seen.alias)
-	if !ok {
-		return false, nil
-	}
-	switch there, err := s.links.get(ctx, a); {
-	case err != nil && decided(err):
-		return false, nil
-	case err != nil:
-		return false, err
-	case there.LongURL != l.LongURL || there.Owner != l.Owner:
-		return false, nil
-	default:
-		state := there.State(s.config.Now())
-		return state == link.StateLive || state == link.StateDisabled, nil
-	}
-}
-
 // endsSoon reports whether a reaper may end a link before a guard is due. Such a reaper may have
 // looked for a row of the index just before that row was inserted.
 func (s *Links) endsSoon(l link.Link) bool {
@@ -63,15 +43,15 @@ func (s *Links) endsSoon(l link.Link) bool {
 	return !end.IsZero() && end.Before(s.config.Now().Add(guardAfter))
 }
 
-// withdraw takes a link that was read out of the index, if the row of a key leads to it, and
+// release takes a link that was read out of the index, if the row of a key leads to it, and
 // reports whether it did. table.ErrChanged: the link is not as it was.
 //
 // A link that is to be live again stays out of the index until it is live. Otherwise a create that
 // has read the row, and has found the link deleted or expired, could replace the row after another
 // create was given the renewed link: one URL would have two links. Likewise, an edit that goes back
-// to a URL takes away the old row, which the edit before it may be about to delete. withdraw reads
+// to a URL takes away the old row, which the edit before it may be about to delete. release reads
 // the link again after its row, so that a row stays that another process has inserted since.
-func (s *Links) withdraw(ctx context.Context, l linkRow, key string) (withdrawn bool, err error) {
+func (s *Links) release(ctx context.Context, l linkRow, key string) (released bool, err error) {
 	seen, err := s.index.get(ctx, key)
 	if errors.Is(err, table.ErrGone) || err == nil && seen.alias != string(l.Name) {
 		return false, nil
@@ -98,41 +78,56 @@ func (s *Links) unchanged(ctx context.Context, l linkRow) error {
 	return err
 }
 
-// enterIndex makes the index lead to a link, unless it leads to another link of the same long URL
-// and owner that is live or disabled. If the link was changed meanwhile, the edit that did so may
-// not have seen the row, so enterIndex takes the row back. late: a write may still arrive,
-// or the link was changed, so the guard of the link has to stay.
+// claim makes the index lead to a link, unless it leads to another link of the same long URL and
+// owner that is live or disabled. If the link was changed meanwhile, the edit that did so may not
+// have seen the row, so claim takes the row back. late: a write may still arrive, or the link was
+// changed, so the guard of the link has to stay.
 //
-// The caller must have a guard: a crash before the second look may leave a row that leads to a link
-// of another URL.
-func (s *Links) enterIndex(ctx context.Context, l link.Link) (late bool, err error) {
-	var added table.ETag
+// seen is the row as it was read; the zero indexRow if there is none, or it is not known. The caller
+// must have a guard: a crash before the second look may leave a row that leads to a link of another
+// URL.
+func (s *Links) claim(ctx context.Context, l link.Link, seen indexRow) (late bool, err error) {
 	for range indexTries {
-		var again bool
-		added, again, err = s.index.enter(ctx, l)
-		if late = late || again; err != nil || added != "" {
-			break
+		added, again, err := s.index.put(ctx, l, seen)
+		late = late || again
+		if errors.Is(err, table.ErrChanged) {
+			// Somebody else has written the row, or has taken it away. Or this has written it, and
+			// the response was lost.
+			late = late || seen.etag != ""
+			var free bool
+			seen, free, err = s.holder(ctx, l)
+			switch {
+			case err != nil:
+				return late, err
+			case free:
+				continue
+			case seen.alias != string(l.Name):
+				return late, nil
+			}
+			added = seen.etag
 		}
-		if added, err = s.replaceStale(ctx, l); !errors.Is(err, table.ErrChanged) {
-			break
+		if err != nil {
+			return late, err
 		}
-		// Somebody else has written the row, or has taken it away. Or this has written it, and the
-		// response was lost.
-		late = true
+		moved, err := s.takeBack(ctx, l, added)
+		return late || moved, err
 	}
-	if errors.Is(err, table.ErrChanged) {
-		return true, nil
+	return true, nil
+}
+
+// claimGuarded is claim for callers that have no guard.
+func (s *Links) claimGuarded(ctx context.Context, l link.Link) error {
+	seen, free, err := s.holder(ctx, l)
+	if err != nil || !free {
+		return err
 	}
-	if err != nil || added == "" {
-		return late, err
-	}
-	moved, err := s.takeBack(ctx, l, added)
-	return late || moved, err
+	return s.guarded(ctx, l, func() (late bool, err error) { return s.claim(ctx, l, seen) })
 }
 
 // takeBack drops a row of the index that was just written for a link, if the link has moved to
 // another URL or owner meanwhile. The edit that did so may not have seen the row.
-func (s *Links) takeBack(ctx context.Context, l link.Link, added table.ETag) (moved bool, err error) {
+func (s *Links) takeBack(ctx context.Context, l link.Link, added table.ETag) (moved bool,
+	err error) {
 	there, err := s.links.get(ctx, l.Name)
 	if err != nil && !decided(err) || err == nil && there.LongURL == l.LongURL &&
 		there.Owner == l.Owner {
@@ -141,9 +136,9 @@ func (s *Links) takeBack(ctx context.Context, l link.Link, added table.ETag) (mo
 	return true, s.index.drop(ctx, indexKey(l), added)
 }
 
-// place reads the row of the index that a link is to have. free: there is none, or it leads to
-// another link that need not keep it. It has no ETag if there is none.
-func (s *Links) place(ctx context.Context, l link.Link) (seen indexRow, free bool, err error) {
+// holder reads the index row of the link's long URL and owner. free: this link may take it, since
+// there is no row, which then has no ETag, or the row leads to no live or disabled link.
+func (s *Links) holder(ctx context.Context, l link.Link) (seen indexRow, free bool, err error) {
 	seen, err = s.index.get(ctx, indexKey(l))
 	switch {
 	case errors.Is(err, table.ErrGone):
@@ -151,31 +146,20 @@ func (s *Links) place(ctx context.Context, l link.Link) (seen indexRow, free boo
 	case err != nil || seen.alias == string(l.Name):
 		return seen, false, err
 	}
-	leads, err := s.leads(ctx, seen, l)
-	return seen, err == nil && !leads, err
-}
-
-// replaceStale makes the index lead to a link if its row leads to another one and need not stay. It
-// returns the ETag of the row if it has written it. table.ErrChanged: the row has changed.
-func (s *Links) replaceStale(ctx context.Context, l link.Link) (table.ETag, error) {
-	seen, free, err := s.place(ctx, l)
-	switch {
-	case err != nil, !free:
-		return "", err
-	case seen.etag == "":
-		return "", table.ErrChanged // it was there when enterIndex tried to insert it
+	a, ok := link.ParseName(seen.alias)
+	if !ok {
+		return seen, true, nil
 	}
-	added, _, err := s.index.put(ctx, l, seen)
-	return added, err
-}
-
-// enterGuarded is enterIndex for callers that have no guard. It reads the index first, since most
-// often there is a row.
-func (s *Links) enterGuarded(ctx context.Context, l link.Link) error {
-	if _, free, err := s.place(ctx, l); !free || err != nil {
-		return err
+	there, err := s.links.get(ctx, a)
+	if err != nil || there.LongURL != l.LongURL || there.Owner != l.Owner {
+		free = err == nil || decided(err)
+		if free {
+			err = nil
+		}
+		return seen, free, err
 	}
-	return s.guarded(ctx, l, func() (late bool, err error) { return s.enterIndex(ctx, l) })
+	state := there.State(s.config.Now())
+	return seen, state != link.StateLive && state != link.StateDisabled, nil
 }
 
 // guarded writes the row of the index that leads to a link. Before that it inserts a guard, by which

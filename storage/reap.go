@@ -276,7 +276,7 @@ func (r *reaping) keep(ctx context.Context, l linkRow, end time.Time) error {
 	if l.GoneReason != link.StateLive || !l.DeletedAt.IsZero() {
 		return nil // a tombstone or a deleted link has no place in the index
 	}
-	return r.s.enterGuarded(ctx, l.Link)
+	return r.s.claimGuarded(ctx, l.Link)
 }
 
 // readGuarded reads the rows of the index that a guard names, one for each of its keys.
@@ -391,7 +391,7 @@ func (r *reaping) unlink(ctx context.Context, d *due) (err error) {
 				return err
 			}
 		}
-		if _, err := r.s.withdraw(ctx, l, indexKey(l.Link)); err != nil {
+		if _, err := r.s.release(ctx, l, indexKey(l.Link)); err != nil {
 			return err
 		}
 	}

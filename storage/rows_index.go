@@ -84,27 +84,6 @@ func (t *indexTable) put(ctx context.Context, l link.Link, seen indexRow) (etag 
 	return etag, retried && seen.etag == "", err
 }
 
-// enter makes the index name l, unless the index names another link. It returns the ETag of the row
-// if it has added one. late: an insert may still arrive.
-func (t *indexTable) enter(ctx context.Context, l link.Link) (added table.ETag, late bool,
-	err error) {
-	etag, retried, err := t.rows.insert(ctx, encodeIndex(l))
-	if !errors.Is(err, table.ErrExists) {
-		return etag, retried, err
-	}
-	if !retried {
-		return "", false, nil
-	}
-	there, err := t.get(ctx, indexKey(l)) // an earlier try may have been applied
-	switch {
-	case err != nil && !errors.Is(err, table.ErrGone):
-		return "", true, err
-	case there.alias != string(l.Name):
-		return "", true, nil
-	}
-	return there.etag, true, nil
-}
-
 // drop deletes the row of a key as it was read. A row that was written since stays, which is no
 // error.
 func (t *indexTable) drop(ctx context.Context, key string, read table.ETag) error {

@@ -624,11 +624,8 @@ func (c *checking) checkExpiry(ctx context.Context) error {
 		}
 		e := readExpiry(r)
 		byNow := c.now // rows that are due are left to the reaper
-		switch {
-		case len(e.keys) > 0:
-			byNow = byNow.Add(guardAfter) // the create of the guard's link may have been undone
-		case e.again:
-			byNow = byNow.Add(lookAgainAfter) // the link may have ended after it was extended
+		if len(e.keys) > 0 { // the link of a guard may have ended, or its create have been undone
+			byNow = byNow.Add(lookAgainAfter)
 		}
 		if !e.expiresAt.After(byNow) || c.aliases.has(c.print(string(e.alias))) || !c.old(r) {
 			return nil

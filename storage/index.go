@@ -23,7 +23,12 @@ const guardAfter = 2 * time.Minute
 // over. It names the rows of the index that lead to the link as it was, and as it is to become. The
 // caller deletes it after the writes, unless one of them may arrive late.
 func (s *Links) guard(ctx context.Context, was, next link.Link) (rowKey, error) {
-	e := newExpiry(s.soon(guardAfter), next.Name)
+	return s.guardIn(ctx, guardAfter, was, next)
+}
+
+func (s *Links) guardIn(ctx context.Context, after time.Duration, was, next link.Link) (rowKey,
+	error) {
+	e := newExpiry(s.soon(after), next.Name)
 	e.OldIndexKey, e.NewIndexKey = indexKey(was), indexKey(next)
 	return s.expiry.insertFree(ctx, e)
 }

@@ -233,8 +233,11 @@ func (r *reaping) look(ctx context.Context, d *due) error {
 		return nil
 	}
 	if err == nil {
-		if d.link.GoneReason == link.StateLive && !d.again && len(d.keys) == 0 {
-			if err := r.lookAgain(ctx, a); err != nil {
+		if d.link.GoneReason == link.StateLive && len(d.keys) == 0 {
+			// A later run looks once more. A stalled reaper may still delete the index and list rows
+			// of the renewed link, and die before it notices.
+			l := d.link.Link
+			if _, err := r.s.guardIn(ctx, lookAgainAfter, l, l); err != nil {
 				return err
 			}
 		}
@@ -253,16 +256,6 @@ func (r *reaping) look(ctx context.Context, d *due) error {
 
 // lookAgainAfter is longer than a reaper that has read a link may take to end it.
 const lookAgainAfter = 5 * time.Minute
-
-// lookAgain makes a later run look once more at a link that was renewed. Another reaper may have
-// read the link before that, stand still, delete what leads to the link, and die before it finds
-// out.
-func (r *reaping) lookAgain(ctx context.Context, a link.Name) error {
-	e := newExpiry(r.s.soon(lookAgainAfter), a)
-	e.Again = true
-	_, err := r.s.expiry.insertFree(ctx, e)
-	return err
-}
 
 // keep writes the rows that a link may lack that ends later than one of its expiry rows says. It
 // may have been renewed while a reaper, which then crashed, was deleting it. Only that expiry row

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"tiney/internal/link"
@@ -22,11 +23,9 @@ type expiryEntity struct {
 	ExpiresAtType     string    `json:"ExpiresAtUtc@odata.type,omitzero"`
 	CreateID          string    `json:"CreateId,omitzero"`
 	// In a guard: the link moves from the old key of the index to the new one.
-	OldIndexKey string `json:",omitzero"`
-	NewIndexKey string `json:",omitzero"`
-	// the reaper has found the link renewed, and will look at it once more
-	Again bool       `json:",omitzero"`
-	ETag  table.ETag `json:"odata.etag,omitzero"` // in listings only
+	OldIndexKey string     `json:",omitzero"`
+	NewIndexKey string     `json:",omitzero"`
+	ETag        table.ETag `json:"odata.etag,omitzero"` // in listings only
 }
 
 // Expiry rows sort by time. A partition is a day, and a key in it is "HHmmss|alias".
@@ -57,7 +56,6 @@ type expiryRow struct {
 	alias     link.Name
 	expiresAt time.Time
 	keys      []string // in a guard: keys of the index that the reaper checks too
-	again     bool     // the reaper has added it because it found the link renewed
 }
 
 // insert adds the row by which a link ends, before the link itself. table.ErrExists: the row
@@ -126,9 +124,9 @@ func decodeExpired(entities [][]byte) []expiryRow {
 		// failed.
 		_ = json.Unmarshal(data, &e)
 		r := expiryRow{rowKey: rowKey{e.PartitionKey, e.RowKey, e.ETag},
-			alias: link.Name(e.AliasRowKey), expiresAt: e.ExpiresAt.UTC(), again: e.Again}
+			alias: link.Name(e.AliasRowKey), expiresAt: e.ExpiresAt.UTC()}
 		for _, key := range []string{e.OldIndexKey, e.NewIndexKey} {
-			if len(key) == len(indexKey(link.Link{})) {
+			if len(key) == len(indexKey(link.Link{})) && !slices.Contains(r.keys, key) {
 				r.keys = append(r.keys, key)
 			}
 		}

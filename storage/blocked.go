@@ -345,7 +345,7 @@ func (b *Blocked) write(ctx context.Context, do func(context.Context, deadline) 
 // tell announces a change to other processes, which look for the announcement for about a minute.
 // It returns an error if the time for the change is over.
 func (b *Blocked) tell(ctx context.Context, d deadline, h link.Host) error {
-	if err := b.changes.tell(ctx, hostChange+string(h)); err != nil {
+	if err := b.changes.announce(ctx, hostChange+string(h)); err != nil {
 		return err
 	}
 	return d.inTime()

@@ -34,9 +34,9 @@ const (
 	changesSecond = "05|"
 )
 
-// changes tells other processes by rows in ShortUrlsState what this one is about to change. It
-// polls for the rows of others, and has what they changed forgotten. A process polls only while it
-// gets requests.
+// changes announces what this process is about to change, as rows in ShortUrlsState. It polls for
+// the rows of other processes, and evicts what they changed. A process polls only while it gets
+// requests.
 type changes struct {
 	config      *Config
 	rows        *store
@@ -85,11 +85,11 @@ func (c *changes) forget(name string) {
 	}
 }
 
-// tell announces changes by their names, of which there may be table.MaxBatch. The caller announces
-// before the first write of any of them: so a process that has read the announcement either sees
-// the change, or forgets what it saw before. Several names are in one row. Otherwise every process
-// would read many pages at each poll after an import. Errors: link.ErrUnavailable.
-func (c *changes) tell(ctx context.Context, names ...string) error {
+// announce announces changes by their names, at most table.MaxBatch. The caller announces before the
+// first write of any of them: so a process that has read the announcement either sees the change, or
+// forgets what it saw before. Several names are in one row. Otherwise every process would read many
+// pages at each poll after an import. Errors: link.ErrUnavailable.
+func (c *changes) announce(ctx context.Context, names ...string) error {
 	now := c.config.Now().UTC()
 	row := map[string]string{"PartitionKey": changesPrefix + now.Format(changesMinute),
 		"RowKey": now.Format(changesSecond) + names[0]}

@@ -623,7 +623,7 @@ func (c *checking) checkExpiry(ctx context.Context) error {
 			return again
 		}
 		e := readExpiry(r)
-		byNow := c.now // rows that are due are left to the reaper
+		byNow := c.now       // rows that are due are left to the reaper
 		if len(e.keys) > 0 { // the link of a guard may have ended, or its create have been undone
 			byNow = byNow.Add(lookAgainAfter)
 		}

@@ -34,8 +34,8 @@ const (
 // processes, want a link for one URL at the same time, they all get the same link, and created is
 // true for one of them.
 //
-// A caller who is given a link that has no owner shares it with its maker, unless claimHash is the
-// ClaimHash of that link. If the link ends much too early for the caller, it gets the wanted end:
+// If Create returns an existing link without owner, it marks the link as Shared, unless claimHash is
+// the ClaimHash of that link. If the link ends much too early for the caller, it gets the wanted end:
 // otherwise a stranger could make a URL's link short-lived for all.
 //
 // When Create returns without an error, the link is durable. After an error it is safe to repeat.
@@ -114,7 +114,7 @@ func (c *creation) find(ctx context.Context) (seen indexRow, l link.Link, err er
 // createChosen inserts the wanted link under the alias that its caller chose.
 func (c *creation) createChosen(ctx context.Context) (l link.Link, created bool, err error) {
 	// Some process may have cached that there is no such link.
-	if err := c.s.changes.tell(ctx, string(c.want.Name)); err != nil {
+	if err := c.s.changes.announce(ctx, string(c.want.Name)); err != nil {
 		return link.Link{}, false, err
 	}
 	there, err := c.insertChosen(ctx)

@@ -68,7 +68,7 @@ func (s *Links) EditAll(ctx context.Context, aliases []link.Name,
 		at[a] = append(at[a], i)
 	}
 	for some := range slices.Chunk(names, table.MaxBatch) {
-		if err := s.changes.tell(ctx, some...); err != nil {
+		if err := s.changes.announce(ctx, some...); err != nil {
 			return nil, err
 		}
 	}
@@ -80,7 +80,7 @@ func (s *Links) EditAll(ctx context.Context, aliases []link.Name,
 		all.Go(func() error {
 			for _, i := range at[a] {
 				errs[i] = table.Safely(func() error {
-					e := &editing{s: s, until: until, told: true}
+					e := &editing{s: s, until: until, announced: true}
 					_, err := e.edit(ctx, a, func(l link.Link) (link.Link, error) {
 						return change(i, l)
 					})
@@ -100,10 +100,10 @@ var errOverwritten = errors.New("the response was lost, and the link has been ch
 
 // editing is one Edit at work.
 type editing struct {
-	s     *Links
-	until deadline
-	once  bool // try once only: change the link as it was read first, or not at all
-	told  bool // the change was announced to other processes
+	s         *Links
+	until     deadline
+	once      bool // try once only: change the link as it was read first, or not at all
+	announced bool // to other processes
 }
 
 func (e *editing) edit(ctx context.Context, a link.Name, change func(link.Link) (link.Link,
@@ -147,11 +147,11 @@ func (e *editing) try(ctx context.Context, a link.Name, change func(link.Link) (
 	if err := e.until.inTime(); err != nil {
 		return linkRow{}, err
 	}
-	if !e.told {
-		if err := e.s.changes.tell(ctx, string(a)); err != nil {
+	if !e.announced {
+		if err := e.s.changes.announce(ctx, string(a)); err != nil {
 			return linkRow{}, err
 		}
-		e.told = true
+		e.announced = true
 	}
 	m, err := e.prepare(ctx, was, &next)
 	if err == nil {

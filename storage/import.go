@@ -32,15 +32,15 @@ const importConcurrency = 32
 // link.ErrLocked, link.ErrUnavailable.
 func (s *Links) Import(ctx context.Context, links []link.Link) []link.Imported {
 	done := make([]link.Imported, len(links))
-	// of those of which the first is not decided: else a later one could be made instead of it
-	before := map[link.Name]error{}
+	// Names whose first link is undecided. A later link must not take its place.
+	undecided := map[link.Name]error{}
 	for _, turn := range turns(links) {
 		var all errgroup.Group
 		all.SetLimit(importConcurrency)
 		for batch := range slices.Chunk(turn, table.MaxBatch) {
-			told := s.tellImport(ctx, links, batch)
+			announced := s.announceImport(ctx, links, batch)
 			for _, i := range batch {
-				failed := cmp.Or(before[links[i].Name], told)
+				failed := cmp.Or(undecided[links[i].Name], announced)
 				all.Go(func() error {
 					done[i] = s.importOne(ctx, links[i], failed)
 					return nil
@@ -50,7 +50,7 @@ func (s *Links) Import(ctx context.Context, links []link.Link) []link.Imported {
 		_ = all.Wait()
 		for _, i := range turn {
 			if err := done[i].Err; errors.Is(err, link.ErrUnavailable) {
-				before[links[i].Name] = err
+				undecided[links[i].Name] = err
 			}
 		}
 	}
@@ -71,8 +71,8 @@ func turns(links []link.Link) (turns [][]int) {
 	return turns
 }
 
-// tellImport announces links, which some process may have cached as not found.
-func (s *Links) tellImport(ctx context.Context, links []link.Link, batch []int) error {
+// announceImport announces links, which some process may have cached as not found.
+func (s *Links) announceImport(ctx context.Context, links []link.Link, batch []int) error {
 	if ctx.Err() != nil {
 		return stoppedImport(ctx)
 	}
@@ -83,7 +83,7 @@ func (s *Links) tellImport(ctx context.Context, links []link.Link, batch []int) 
 	for _, i := range batch {
 		names = append(names, string(links[i].Name))
 	}
-	return table.Safely(func() error { return s.changes.tell(ctx, names...) })
+	return table.Safely(func() error { return s.changes.announce(ctx, names...) })
 }
 
 func stoppedImport(ctx context.Context) error {
@@ -120,7 +120,7 @@ func (c *creation) importLink(ctx context.Context) (l link.Link, created bool, e
 		if !errors.Is(err, table.ErrExists) {
 			return link.Link{}, false, err
 		}
-		if err := met(c.want, there, c.s.config.Now()); err != nil {
+		if err := checkExisting(c.want, there, c.s.config.Now()); err != nil {
 			return link.Link{}, false, err
 		}
 	}
@@ -147,15 +147,15 @@ func (s *Links) chosen(ctx context.Context, l link.Link) (linkRow, error) {
 	return there, err
 }
 
-// met returns an error unless what is there is the link that is to be imported. A tombstone is
-// taken for what is left of it if it has ended: so a file can be imported again when some of its
-// links have been reaped.
-func met(want link.Link, there linkRow, now time.Time) error {
+// checkExisting returns nil if the existing row is the link being imported. The tombstone of a link
+// whose end is past counts as that link: so a file can be imported again when some of its links have
+// been reaped.
+func checkExisting(want link.Link, there linkRow, now time.Time) error {
 	switch {
 	case there.GoneReason != link.StateLive && want.Expired(now):
 		return nil
 	case there.LongURL != want.LongURL, // a tombstone has none
-		!there.DeletedAt.IsZero() && there.Owner != want.Owner: // others are not told of it
+		!there.DeletedAt.IsZero() && there.Owner != want.Owner: // only its owner may know of it
 		return link.ErrAliasTaken
 	case !there.DeletedAt.IsZero() && there.Locked:
 		return link.ErrLocked
@@ -197,7 +197,7 @@ func (s *Links) TryImport(ctx context.Context, links []link.Link,
 		switch err := errs[i]; {
 		case err == nil:
 			done[i].There = &there[i].Link
-			if done[i].Err = met(l, there[i], s.config.Now()); done[i].Err == nil {
+			if done[i].Err = checkExisting(l, there[i], s.config.Now()); done[i].Err == nil {
 				done[i].Link = there[i].Link
 			}
 		case !decided(err):

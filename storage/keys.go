@@ -338,7 +338,7 @@ func (k *Keys) Revoke(ctx context.Context, id string, owners []string) error {
 	if owners != nil && !slices.Contains(owners, key.Owner) {
 		return link.ErrForbidden
 	}
-	if err := k.changes.tell(ctx, keyChange+key.Hash); err != nil {
+	if err := k.changes.announce(ctx, keyChange+key.Hash); err != nil {
 		return err
 	}
 	if err := d.inTime(); err != nil { // others may have read the key again since they were told

@@ -36,9 +36,8 @@ const (
 	// LogTopNotRead: the links that were clicked most could not be found. The next request for them
 	// tries again.
 	LogTopNotRead = "the links that were clicked most could not be read"
-	// LogReapStatsNotSaved: the statistics of the reaper lack a run until the next run of this
-	// process.
-	LogReapStatsNotSaved = "reaper: the statistics were not saved; trying again after the next run"
+	// LogReapStatsNotSaved: storage failed, or the response of the write was lost.
+	LogReapStatsNotSaved = "reaper: the statistics may lack this run"
 	// LogCreateTooLate: the process was suspended in the middle of a create, and could not repair
 	// what that left behind.
 	LogCreateTooLate = "a create was stopped for too long and may have left an inconsistent row"

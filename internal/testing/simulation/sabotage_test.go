@@ -30,7 +30,7 @@ var mutants = []struct{ name, file, from, to string }{
 		"etag, err := e.s.expiry.put(ctx, due, next.Name)",
 		`etag, err := table.ETag(""), error(nil)`},
 	{"an edit is not announced", "edit.go",
-		"if !e.told {", "if false {"},
+		"if !e.announced {", "if false {"},
 	{"a link that changes hands is not listed", "edit.go",
 		"if err := e.s.owners.put(ctx, *next); err != nil {", "if err != nil {"},
 	{"a transfer takes a row of the former list whatever it is", "edit.go",
@@ -83,7 +83,7 @@ var mutants = []struct{ name, file, from, to string }{
 	{"a link that ends soon enters the index without a guard", "create.go",
 		"if !guarded && c.s.endsSoon(c.own.Link) {", "if false {"},
 	{"a chosen alias is not announced", "create.go",
-		"if err := c.s.changes.tell(ctx, string(c.want.Name)); err != nil {",
+		"if err := c.s.changes.announce(ctx, string(c.want.Name)); err != nil {",
 		"if err := error(nil); err != nil {"},
 	{"a link is not read again after its row of the index", "index.go",
 		"now.etag != l.etag ||", "now.etag != l.etag && false ||"},
@@ -148,13 +148,13 @@ var mutants = []struct{ name, file, from, to string }{
 	{"what is cached is always right", "changes.go",
 		"if c.config.ChangesEvery == 0 {\n\t\treturn true", "if true {\n\t\treturn true"},
 	{"a revoked key is not announced", "keys.go",
-		"if err := k.changes.tell(ctx, keyChange+key.Hash); err != nil {",
+		"if err := k.changes.announce(ctx, keyChange+key.Hash); err != nil {",
 		"if err := error(nil); err != nil {"},
 	{"nothing keeps the place of a revoked key", "keys.go",
 		"now.Sub(key.CreatedAt) < settledAfter {", "now.IsZero() {"},
 	{"a batch of counts that failed counts as saved", "clicks.go",
 		"p.Failed(c.config.Now())", "p.Saved(false)"},
-	{"nothing is broken", "edit.go", "if !e.told {", "if !e.told {"}, // nothing may be found
+	{"nothing is broken", "edit.go", "if !e.announced {", "if !e.announced {"}, // nothing may be found
 }
 
 // violated matches what a simulation prints of a violation, and failed what a failing test prints.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -19,30 +17,12 @@ const (
 	reapsPartition = "reaper"
 	reapsKey       = "statistics"
 	reapsTries     = 5
-	// reapsKnown is how many runs are told apart: more than there are between two tries of one
-	// process to save one.
-	reapsKnown = 100
-	reapsID    = 8 // characters of a run's id: 47 bits
 )
 
 // Reaps keeps statistics of the runs of the reaper, in one row for all processes.
 type Reaps struct {
 	config *Config
 	rows   *store
-
-	saving  turn
-	unsaved []reapRun
-}
-
-func newReaps(config *Config, rows *store) *Reaps {
-	return &Reaps{config: config, rows: rows, saving: newTurn()}
-}
-
-// reapRun is a run, and the random id by which it is known again if the response to a write was
-// lost.
-type reapRun struct {
-	link.ReapRun
-	id string
 }
 
 // reapsEntity is the row of ShortUrlsState on the wire.
@@ -60,16 +40,15 @@ type reapsEntity struct {
 	FailedType           string    `json:"FailedRuns@odata.type"`
 	Milliseconds         int64     `json:",string"` // of all runs together
 	MillisecondsType     string    `json:"Milliseconds@odata.type"`
-	RunIDs               string    `json:"RunIds"` // of the last ones, with spaces between them
 }
 
-func encodeReaps(s link.ReapStats, ids []string) []byte {
+func encodeReaps(s link.ReapStats) []byte {
 	e := reapsEntity{PartitionKey: reapsPartition, RowKey: reapsKey, LastDeleted: s.Last.Deleted,
 		LastDeletedType: edmInt64,
 		DeletedTotal:    s.DeletedTotal, DeletedTotalType: edmInt64, Successful: s.Successful,
 		SuccessfulType: edmInt64,
 		Failed:         s.Failed, FailedType: edmInt64, Milliseconds: s.Took.Milliseconds(),
-		MillisecondsType: edmInt64, RunIDs: strings.Join(ids, " ")}
+		MillisecondsType: edmInt64}
 	e.LastAt, e.LastAtType = dateTime(s.Last.At)
 	return encode(e)
 }
@@ -78,16 +57,15 @@ func encodeReaps(s link.ReapStats, ids []string) []byte {
 func (s *Reaps) Stats(ctx context.Context) (link.ReapStats, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
-	stats, _, _, err := s.read(ctx)
+	stats, _, err := s.read(ctx)
 	return stats, err
 }
 
-// read returns what was saved, and of which runs the last of it is. Without a row the ETag is "".
-func (s *Reaps) read(ctx context.Context) (stats link.ReapStats, ids []string, etag table.ETag,
-	err error) {
+// read returns what was saved. Without a row the ETag is "".
+func (s *Reaps) read(ctx context.Context) (stats link.ReapStats, etag table.ETag, err error) {
 	data, etag, err := s.rows.get(ctx, reapsPartition, reapsKey)
 	if errors.Is(err, table.ErrGone) {
-		return stats, nil, "", nil
+		return stats, "", nil
 	}
 	var e reapsEntity
 	if err == nil {
@@ -99,51 +77,28 @@ func (s *Reaps) read(ctx context.Context) (stats link.ReapStats, ids []string, e
 		Last:         link.ReapRun{At: e.LastAt.UTC(), Deleted: e.LastDeleted},
 		DeletedTotal: e.DeletedTotal, Successful: e.Successful,
 		Failed: e.Failed, Took: time.Duration(e.Milliseconds) * time.Millisecond,
-	}, strings.Fields(e.RunIDs), etag, err
+	}, etag, err
 }
 
-// Record adds a run, once. What cannot be saved now is saved with the next one. The end of ctx does
-// not cut it short.
+// Record adds a run. The end of ctx does not cut it short. If storage fails, or the response to the
+// write is lost, the statistics may lack the run; no run counts twice.
 func (s *Reaps) Record(ctx context.Context, run link.ReapRun) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.Timeout)
 	defer cancel()
-	s.saving.lock()
-	defer s.saving.unlock()
-	err := table.Safely(func() error {
-		id, err := s.config.newID()
-		if err != nil {
-			return err // it is not counted, rather than twice
-		}
-		s.unsaved = append(s.unsaved, reapRun{run, id[:reapsID]})
-		return s.save(ctx)
-	})
-	if err != nil {
-		s.config.Log.Warn(telemetry.LogReapStatsNotSaved, "runs", len(s.unsaved), "error", err)
+	if err := table.Safely(func() error { return s.add(ctx, run) }); err != nil {
+		s.config.Log.Warn(telemetry.LogReapStatsNotSaved, "error", err)
 	}
 }
 
-func (s *Reaps) save(ctx context.Context) error {
+func (s *Reaps) add(ctx context.Context, run link.ReapRun) error {
 	for range reapsTries {
-		stats, ids, etag, err := s.read(ctx)
+		stats, etag, err := s.read(ctx)
 		if err != nil {
 			return err
 		}
-		s.unsaved = slices.DeleteFunc(s.unsaved, func(r reapRun) bool {
-			return slices.Contains(ids, r.id)
-		})
-		if len(s.unsaved) == 0 {
-			return nil // an earlier try was applied
-		}
-		for _, r := range s.unsaved {
-			ids = append(ids, r.id)
-			stats.Add(r.ReapRun)
-		}
-		data := encodeReaps(stats, ids[max(len(ids)-reapsKnown, 0):])
-		if _, _, err = s.rows.replace(ctx, data, etag); err == nil {
-			s.unsaved = nil
-			return nil
-		}
-		if !errors.Is(err, table.ErrChanged) {
+		stats.Add(run)
+		_, retried, err := s.rows.replace(ctx, encodeReaps(stats), etag)
+		if !errors.Is(err, table.ErrChanged) || retried { // an earlier try may have been applied
 			return err
 		}
 	}

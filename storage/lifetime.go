@@ -36,9 +36,9 @@ func (s *Links) soon(d time.Duration) time.Time {
 	return s.config.Now().Add(d).Truncate(time.Second).Add(time.Second)
 }
 
-// settles is how long after a restore or an extension a create may still be at work that has found
-// the link deleted or expired. If clocks are right, such a create ends after Timeout.
-const settles = 2 * time.Minute
+// settleTime: a create that saw a link deleted or expired may still run this long after the link was
+// restored or extended. If clocks are right, it ends after Timeout.
+const settleTime = 2 * time.Minute
 
-// unsettled reports whether a link was edited, and so perhaps renewed, within the last settles.
-func unsettled(l link.Link, now time.Time) bool { return now.Sub(l.UpdatedAt) < settles }
+// unsettled reports whether a link was edited, and so perhaps renewed, within the last settleTime.
+func unsettled(l link.Link, now time.Time) bool { return now.Sub(l.UpdatedAt) < settleTime }

@@ -34,10 +34,8 @@ const (
 	ExpiryWithoutLink Damage = "expiry-without-link"
 	ExpiryDamaged     Damage = "expiry-damaged"
 	ListedWithoutLink Damage = "listed-without-link"
-	KeyNotListed      Damage = "key-not-listed"
 	KeyDamaged        Damage = "key-damaged"
 	KeyRevoked        Damage = "key-revoked"
-	ListedWithoutKey  Damage = "listed-without-key"
 	ChangeOld         Damage = "change-old"
 	VisitorKeyOld     Damage = "visitor-key-old"
 	StateDamaged      Damage = "state-damaged"
@@ -60,9 +58,9 @@ const (
 
 // Damages are all kinds of damage.
 var Damages = []Damage{LinkWithoutExpiry, LinkNotListed, LinkDamaged, IndexWithoutLink,
-	IndexOfAnother, IndexDamaged, ExpiryWithoutLink, ExpiryDamaged, ListedWithoutLink, KeyNotListed,
-	KeyDamaged, KeyRevoked, ListedWithoutKey, ChangeOld, VisitorKeyOld, StateDamaged, ClicksOld,
-	ClicksDamaged, TotalsWithoutLink, TotalsDamaged, MonthWithoutLink, MonthDamaged}
+	IndexOfAnother, IndexDamaged, ExpiryWithoutLink, ExpiryDamaged, ListedWithoutLink, KeyDamaged,
+	KeyRevoked, ChangeOld, VisitorKeyOld, StateDamaged, ClicksOld, ClicksDamaged, TotalsWithoutLink,
+	TotalsDamaged, MonthWithoutLink, MonthDamaged}
 
 // CheckConfig says what Check does.
 type CheckConfig struct {
@@ -768,106 +766,27 @@ func (c *checking) oldTable(ctx context.Context, t *store, detail string) error 
 }
 
 func wrongKey(r listedRow) string {
-	if strings.HasPrefix(r.partition, keyListPrefix) {
-		if hash := listedHash(r); len(hash) != hashLength || hash[:keyIDLength] != r.key {
-			return "it lists no key"
-		}
-		return ""
-	}
-	if len(r.key) != hashLength || r.partition != keyPartition(r.key) {
+	if len(r.key) != hashLength || r.partition != keysPartition {
 		return "its keys are not those of a hash, so nobody finds it"
 	}
-	if decodeKey(r.data, r.key).Owner == "" && revokedAt(r.data).IsZero() {
+	if key, revoked := decodeKey(r.data, r.key); key.Owner == "" && revoked.IsZero() {
 		return "it has no owner, so nobody can use the key"
 	}
 	return ""
 }
 
-func listedHash(r listedRow) string {
-	var e keyListEntity
-	_ = json.Unmarshal(r.data, &e)
-	return e.Hash
-}
-
-// keyOf returns the list that has a key or should have it, the key's id in that list, and its hash.
-// r is a sound row, either of the key (isKey) or of the list.
-func keyOf(r listedRow) (list, id, hash string, isKey bool) {
-	if strings.HasPrefix(r.partition, keyListPrefix) {
-		return r.partition, r.key, listedHash(r), false
-	}
-	return keyList(decodeKey(r.data, r.key).Owner), r.key[:keyIDLength], r.key, true
-}
-
 func (c *checking) checkKeys(ctx context.Context) error {
 	t := c.s.Keys.rows
-	var keys, listed prints
-	err := c.scan(ctx, t, nil, func(r listedRow) look {
-		if wrongKey(r) != "" || !revokedAt(r.data).IsZero() {
-			return nil
-		}
-		list, id, hash, isKey := keyOf(r)
-		if isKey {
-			keys.add(c.print(list, id, hash))
-		} else {
-			listed.add(c.print(list, id, hash))
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	keys.sort()
-	listed.sort()
 	return c.scan(ctx, t, nil, func(r listedRow) look {
 		if again := c.unreadable(KeyDamaged, t, r, wrongKey); again != nil {
 			return again
 		}
-		if at := revokedAt(r.data); !at.IsZero() {
-			if at.After(c.now.Add(-changesLate)) {
-				return nil
-			}
-			return c.late(KeyRevoked, t, r, "it only keeps the place of a revoked key")
-		}
-		list, id, hash, isKey := keyOf(r)
-		print := c.print(list, id, hash)
-		if isKey && listed.has(print) || !isKey && keys.has(print) || !c.old(r) {
+		_, revoked := decodeKey(r.data, r.key)
+		if revoked.IsZero() || revoked.After(c.now.Add(-changesLate)) {
 			return nil
 		}
-		return func(ctx context.Context) error { return c.lookAtKey(ctx, r) }
+		return c.late(KeyRevoked, t, r, "it only keeps the place of a revoked key")
 	})
-}
-
-func (c *checking) lookAtKey(ctx context.Context, r listedRow) error {
-	t := c.s.Keys.rows
-	r, ok, err := c.get(ctx, t, r.partition, r.key)
-	if !ok || wrongKey(r) != "" || !revokedAt(r.data).IsZero() {
-		return err
-	}
-	list, id, hash, isKey := keyOf(r)
-	if isKey {
-		_, _, err := t.get(ctx, list, id)
-		if !errors.Is(err, table.ErrGone) {
-			return err
-		}
-		return c.found(ctx, KeyNotListed, t, r.rowKey, func(ctx context.Context) error {
-			if _, err := t.upsert(ctx, encode(keyListEntity{PartitionKey: list, RowKey: id,
-				Hash: hash})); err != nil {
-				return err
-			}
-			// A Revoke of the key may have looked for the row before.
-			data, _, err := t.get(ctx, r.partition, r.key)
-			if errors.Is(err, table.ErrGone) || err == nil && !revokedAt(data).IsZero() {
-				err = t.delete(ctx, rowKey{list, id, table.Any})
-			}
-			return err
-		}, "its owner's list lacks it, so they cannot see that it works")
-	}
-	data, _, err := t.get(ctx, keyPartition(hash), hash)
-	if err == nil && keyList(decodeKey(data, hash).Owner) == list || err != nil &&
-		!errors.Is(err, table.ErrGone) {
-		return err
-	}
-	return c.found(ctx, ListedWithoutKey, t, r.rowKey, drop(t, r), "this owner has no such key")
 }
 
 func (c *checking) checkState(ctx context.Context) error {

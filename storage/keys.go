@@ -38,8 +38,8 @@ const (
 // Keys keeps API keys in a table, and caches those in use. Its methods may be called concurrently,
 // and other processes may work on the same table at the same time.
 //
-// A key has a row by its hash, and a row in the list of its owner. The row in the list is inserted
-// first and deleted last, so that an owner sees every key that works.
+// A key is one row, by its hash, and all rows are in one partition. A list scans it, so an owner
+// sees every key that works.
 type Keys struct {
 	rows    *store
 	config  *Config
@@ -116,18 +116,19 @@ func (k *Keys) read(ctx context.Context, hash string) (access.Key, error) {
 	forgotten := k.forgotten
 	k.mu.Unlock()
 	now := k.config.Now()
-	data, _, err := k.rows.get(ctx, keyPartition(hash), hash)
+	data, _, err := k.rows.get(ctx, keysPartition, hash)
 	if err != nil && !errors.Is(err, table.ErrGone) {
 		return access.Key{}, err
 	}
+	key, revoked := decodeKey(data, hash)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	old := k.cached[hash]
-	if err != nil || !revokedAt(data).IsZero() {
+	if err != nil || !revoked.IsZero() {
 		delete(k.cached, hash)
 		return access.Key{}, access.ErrUnknownKey
 	}
-	c := &cachedKey{Key: decodeKey(data, hash), readAt: now.UnixNano()}
+	c := &cachedKey{Key: key, readAt: now.UnixNano()}
 	if k.forgotten != forgotten {
 		return c.Key, nil
 	}
@@ -158,7 +159,7 @@ func (k *Keys) saveUse(ctx context.Context, hash, day string) {
 	defer cancel()
 	err := table.Safely(func() error {
 		// Not an upsert, which would bring back a key that was revoked meanwhile.
-		row := encode(map[string]string{"PartitionKey": keyPartition(hash), "RowKey": hash,
+		row := encode(map[string]string{"PartitionKey": keysPartition, "RowKey": hash,
 			"LastUsedOn": day})
 		_, _, err := k.rows.merge(ctx, row, table.Any)
 		return err
@@ -189,136 +190,91 @@ func (k *Keys) forget(hash string) {
 // returns no error, the key is durable. After an error the key may exist all the same, and the
 // caller repeats it with a new key. The end of ctx does not cut it short. Errors:
 // access.ErrTooManyKeys, link.ErrUnavailable.
+//
+// Concurrent creates may make fewer keys than allowed, but not more.
 func (k *Keys) Create(ctx context.Context, key access.Key) error {
 	d, ctx, cancel := k.config.startWrite(ctx)
 	defer cancel()
-	listed := encode(keyListEntity{PartitionKey: keyList(key.Owner), RowKey: key.ID(),
-		Hash: key.Hash})
-	if _, err := k.rows.upsert(ctx, listed); err != nil {
+	// An owner who has enough keys is refused here, before a crash could leave one more.
+	if err := k.permit(ctx, key.Owner, access.MaxKeys-1); err != nil {
 		return err
 	}
-	if err := k.permit(ctx, key.Owner); err != nil {
-		if errors.Is(err, access.ErrTooManyKeys) {
-			// If this fails, the row leads nowhere, and List drops it.
-			_ = k.rows.delete(ctx, rowKey{keyList(key.Owner), key.ID(), table.Any})
-		}
-		return err
-	}
-	// A crash here leaves a row that leads nowhere, which List drops.
 	if err := d.inTime(); err != nil {
 		return err
 	}
-	_, _, err := k.rows.insert(ctx, encodeKey(key))
-	if errors.Is(err, table.ErrExists) {
-		// The key is ours if an earlier try was applied and only its response was lost.
-		data, _, readErr := k.rows.get(ctx, keyPartition(key.Hash), key.Hash)
-		if there := decodeKey(data, key.Hash); readErr == nil && there.Owner == key.Owner &&
-			there.Name == key.Name {
-			err = nil
-		}
-	}
-	if err == nil && d.inTime() != nil {
-		// The process stood still for so long that List may have dropped the row of the list.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_, err = k.rows.upsert(ctx, listed)
-	}
-	return err
-}
-
-// permit returns access.ErrTooManyKeys if too many keys of an owner have not expired. The new key
-// is already listed, so that concurrent creates do not overlook each other: together they may make
-// fewer keys than allowed, but not more.
-func (k *Keys) permit(ctx context.Context, owner string) error {
-	rows, err := k.rows.first(ctx, table.Range{Partition: keyList(owner)}, access.MaxKeys+1)
-	if err != nil || len(rows) <= access.MaxKeys {
+	_, retried, err := k.rows.insert(ctx, encodeKey(key))
+	if err != nil && !(retried && errors.Is(err, table.ErrExists)) { // an earlier try was applied
 		return err
 	}
-	keys, coming, err := k.ofOwners(ctx, []string{owner}) // some may have expired
+	// Other creates may have inserted keys since the first count. Whichever key comes last, its
+	// create counts all of them now. A crash before that leaves a key whose secret nobody was told.
+	// The key counts, its owner sees and may revoke it, and it may be one more than allowed.
+	if err := k.permit(ctx, key.Owner, access.MaxKeys); err != nil {
+		// If this fails, too, it leaves what a crash leaves.
+		_ = k.revoke(ctx, d, key.Hash)
+		return err
+	}
+	return nil
+}
+
+// permit returns access.ErrTooManyKeys if more than most keys of an owner have not expired.
+func (k *Keys) permit(ctx context.Context, owner string, most int) error {
+	keys, err := k.in(ctx, table.Range{Partition: keysPartition})
 	if err != nil {
 		return err
 	}
-	now := k.config.Now()
-	keys = slices.DeleteFunc(keys, func(key access.Key) bool { return key.Expired(now) })
-	if len(keys)+coming > access.MaxKeys {
+	now, count := k.config.Now(), 0
+	for _, key := range keys {
+		if key.Owner == owner && !key.Expired(now) {
+			count++
+		}
+	}
+	if count > most {
 		return access.ErrTooManyKeys
 	}
 	return nil
 }
 
-// List reads the keys of these owners, or of all owners if owners is nil, the newest first. It
-// deletes rows of the owners' lists that lead nowhere. Errors: link.ErrUnavailable.
-func (k *Keys) List(ctx context.Context, owners []string) (keys []access.Key, err error) {
+// List returns the keys of these owners, or of all owners if owners is nil, the newest first. It
+// reads all rows, 1,000 with each call. Errors: link.ErrUnavailable.
+func (k *Keys) List(ctx context.Context, owners []string) ([]access.Key, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.config.Timeout)
 	defer cancel()
-	if owners == nil {
-		keys, err = k.all(ctx)
-	} else {
-		keys, _, err = k.ofOwners(ctx, owners)
+	keys, err := k.in(ctx, table.Range{Partition: keysPartition})
+	if err != nil {
+		return nil, err
+	}
+	if owners != nil {
+		keys = slices.DeleteFunc(keys, func(key access.Key) bool {
+			return !slices.Contains(owners, key.Owner)
+		})
 	}
 	// A sort that is compiled for keys would make the executable 28 KB larger.
 	sort.Slice(keys, func(i, j int) bool {
 		a, b := keys[i], keys[j]
 		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.Hash, b.Hash)) < 0
 	})
-	return keys, err
+	return keys, nil
 }
 
-func (k *Keys) all(ctx context.Context) ([]access.Key, error) {
-	rows, err := k.rows.first(ctx, table.Range{From: keysPrefix, Before: beyond(keysPrefix)},
-		math.MaxInt)
-	var keys []access.Key
+// in returns the keys of a range of rows, without revoked keys and other programs' rows.
+func (k *Keys) in(ctx context.Context, r table.Range) (keys []access.Key, err error) {
+	rows, err := k.rows.first(ctx, r, math.MaxInt)
 	for _, r := range rows {
-		if revokedAt(r.data).IsZero() {
-			keys = append(keys, decodeKey(r.data, r.key))
+		key, revokedAt := decodeKey(r.data, r.key)
+		if len(r.key) == hashLength && revokedAt.IsZero() {
+			keys = append(keys, key)
 		}
 	}
 	return keys, err
 }
 
-// ofOwners returns the keys of some owners, and how many listed ones may be about to be inserted.
-func (k *Keys) ofOwners(ctx context.Context, owners []string) (keys []access.Key, coming int,
-	err error) {
-	strays := newStrays(k.config, k.rows, guardAfter)
-	lists := make([][]listedRow, len(owners))
-	err = eachListed(ctx, len(owners), func(ctx context.Context, i int) (err error) {
-		lists[i], err = k.rows.first(ctx, table.Range{Partition: keyList(owners[i])}, math.MaxInt)
-		return err
-	})
-	if err != nil {
-		return nil, 0, err
-	}
-	rows := slices.Concat(lists...)
-	keys = make([]access.Key, len(rows))
-	var young atomic.Int64
-	err = eachListed(ctx, len(rows), func(ctx context.Context, i int) error {
-		var listed keyListEntity
-		if json.Unmarshal(rows[i].data, &listed) != nil || len(listed.Hash) != hashLength {
-			return nil // another program's row
-		}
-		data, _, err := k.rows.get(ctx, keyPartition(listed.Hash), listed.Hash)
-		if errors.Is(err, table.ErrGone) || err == nil && !revokedAt(data).IsZero() {
-			if !strays.drop(ctx, rows[i]) {
-				young.Add(1)
-			}
-			return nil
-		}
-		keys[i] = decodeKey(data, listed.Hash)
-		return err
-	})
-	keys = slices.DeleteFunc(keys, func(key access.Key) bool {
-		return !slices.Contains(owners, key.Owner)
-	})
-	return keys, int(young.Load()), err
-}
-
-// Revoke deletes the key with this id if it belongs to one of owners; nil stands for all owners.
+// Revoke revokes the key with this id if it belongs to one of owners; nil stands for all owners.
 // When it returns no error, this process refuses the key from now on, and every other one within 15
 // seconds. The end of ctx does not cut it short.
 //
-// After an error it is safe to repeat. If the key is gone by then, the call succeeds as long as the
-// owner's list has the row of the key, and returns access.ErrUnknownKey afterwards. Errors:
-// access.ErrUnknownKey, link.ErrForbidden, link.ErrUnavailable.
+// After an error it is safe to repeat. If the key was revoked all the same, the repetition returns
+// access.ErrUnknownKey. Errors: access.ErrUnknownKey, link.ErrForbidden, link.ErrUnavailable.
 func (k *Keys) Revoke(ctx context.Context, id string, owners []string) error {
 	if len(id) != keyIDLength || strings.Trim(id, "0123456789abcdef") != "" {
 		return access.ErrUnknownKey
@@ -326,61 +282,36 @@ func (k *Keys) Revoke(ctx context.Context, id string, owners []string) error {
 	d, ctx, cancel := k.config.startWrite(ctx)
 	defer cancel()
 	// "g" comes after every hex digit with which the hash goes on.
-	r := table.Range{Partition: keyPartition(id), From: id, Before: id + "g"}
-	rows, err := k.rows.first(ctx, r, 1)
+	keys, err := k.in(ctx, table.Range{Partition: keysPartition, From: id, Before: id + "g"})
 	if err != nil {
 		return err
 	}
-	if len(rows) == 0 || !revokedAt(rows[0].data).IsZero() {
-		return k.revoked(ctx, id, owners)
+	if len(keys) == 0 {
+		return access.ErrUnknownKey
 	}
-	key := decodeKey(rows[0].data, rows[0].key)
-	if owners != nil && !slices.Contains(owners, key.Owner) {
+	if owners != nil && !slices.Contains(owners, keys[0].Owner) {
 		return link.ErrForbidden
 	}
-	if err := k.changes.announce(ctx, keyChange+key.Hash); err != nil {
+	return k.revoke(ctx, d, keys[0].Hash)
+}
+
+// revoke announces that a key is revoked, and replaces its row by one that keeps its place, since a
+// try of its insert may still arrive: it must find a row there. After a crash in between, the key
+// works, and the announcement does no harm.
+func (k *Keys) revoke(ctx context.Context, d deadline, hash string) error {
+	if err := k.changes.announce(ctx, keyChange+hash); err != nil {
 		return err
 	}
 	if err := d.inTime(); err != nil { // others may have read the key again since they were told
 		return err
 	}
-	if now := k.config.Now(); now.Sub(key.CreatedAt) < settledAfter {
-		// A try of the key's insert may still arrive. It must find a row there.
-		e := revokedEntity{PartitionKey: keyPartition(key.Hash), RowKey: key.Hash}
-		e.RevokedAt, e.RevokedAtType = dateTime(now)
-		_, _, err = k.rows.replace(ctx, encode(e), table.Any)
-		if errors.Is(err, table.ErrChanged) {
-			err = nil // another Revoke was faster
-		}
-	} else {
-		err = k.rows.delete(ctx, rowKey{keyPartition(key.Hash), key.Hash, table.Any})
+	e := keyEntity{PartitionKey: keysPartition, RowKey: hash}
+	e.RevokedAt, e.RevokedAtType = dateTime(k.config.Now())
+	_, _, err := k.rows.replace(ctx, encode(e), table.Any)
+	if errors.Is(err, table.ErrChanged) {
+		err = nil // another process has revoked it, and that row was dropped already
 	}
-	k.forget(key.Hash)
-	if err != nil {
-		return err
-	}
-	// The key is revoked. If this fails, the row leads nowhere, and List drops it.
-	_ = k.rows.delete(ctx, rowKey{keyList(key.Owner), key.ID(), table.Any})
-	return nil
-}
-
-// revoked finishes a Revoke that was cut short.
-func (k *Keys) revoked(ctx context.Context, id string, owners []string) error {
-	strays := newStrays(k.config, k.rows, guardAfter)
-	// For an admin, nothing tells which list has the key. That owner's List drops the row.
-	var listed atomic.Bool
-	err := eachListed(ctx, len(owners), func(ctx context.Context, i int) error {
-		r := table.Range{Partition: keyList(owners[i]), From: id, Before: id + "!"}
-		rows, err := k.rows.first(ctx, r, 1)
-		for _, r := range rows {
-			listed.Store(true)
-			strays.drop(ctx, r)
-		}
-		return err
-	})
-	if err == nil && !listed.Load() {
-		return access.ErrUnknownKey
-	}
+	k.forget(hash)
 	return err
 }
 
@@ -390,9 +321,9 @@ func (k *Keys) dropRevoked(ctx context.Context, hash string) error {
 	if len(hash) != hashLength {
 		return nil // another program's announcement
 	}
-	data, etag, err := k.rows.get(ctx, keyPartition(hash), hash)
-	if err == nil && !revokedAt(data).IsZero() {
-		err = k.rows.delete(ctx, rowKey{keyPartition(hash), hash, etag})
+	data, etag, err := k.rows.get(ctx, keysPartition, hash)
+	if _, revoked := decodeKey(data, hash); err == nil && !revoked.IsZero() {
+		err = k.rows.delete(ctx, rowKey{keysPartition, hash, etag})
 	}
 	if errors.Is(err, table.ErrGone) || errors.Is(err, table.ErrChanged) {
 		err = nil // another process works on it
@@ -400,52 +331,34 @@ func (k *Keys) dropRevoked(ctx context.Context, hash string) error {
 	return err
 }
 
-// keyEntity is the row of a key in ShortUrlsKeys on the wire.
+// keyEntity is the row of a key in ShortUrlsKeys on the wire. The row of a revoked key has nothing
+// but RevokedAtUtc.
 type keyEntity struct {
 	PartitionKey  string
 	RowKey        string
-	Owner         string
-	CreatedBy     string `json:",omitzero"`
-	ActsFor       string `json:",omitzero"`
-	Name          string
-	Last4         string
+	Owner         string    `json:",omitzero"`
+	CreatedBy     string    `json:",omitzero"`
+	ActsFor       string    `json:",omitzero"`
+	Name          string    `json:",omitzero"`
+	Last4         string    `json:",omitzero"`
 	CreatedAt     time.Time `json:"CreatedAtUtc,omitzero"`
 	CreatedAtType string    `json:"CreatedAtUtc@odata.type,omitzero"`
 	ExpiresAt     time.Time `json:"ExpiresAtUtc,omitzero"`
 	ExpiresAtType string    `json:"ExpiresAtUtc@odata.type,omitzero"`
 	LastUsedOn    string    `json:",omitzero"`
 	Access        string    `json:",omitzero"` // accessRead, or none
+	RevokedAt     time.Time `json:"RevokedAtUtc,omitzero"`
+	RevokedAtType string    `json:"RevokedAtUtc@odata.type,omitzero"`
 }
 
 // accessRead is the Access of a key that may only read.
 const accessRead = "read"
 
-// revokedEntity takes the place of the row of a key that was revoked soon after it was made.
-type revokedEntity struct {
-	PartitionKey, RowKey string
-	RevokedAt            time.Time `json:"RevokedAtUtc,omitzero"`
-	RevokedAtType        string    `json:"RevokedAtUtc@odata.type,omitzero"`
-}
-
-// keyListEntity is the row of a key in the list of its owner's keys, in the same table.
-type keyListEntity struct {
-	PartitionKey string
-	RowKey       string
-	Hash         string
-}
-
-const (
-	keysPrefix    = "key|"
-	keyListPrefix = "owner|"
-)
-
-// keyPartition returns the partition of a key by its hash, or by its id.
-func keyPartition(hash string) string { return keysPrefix + hash[:2] }
-
-func keyList(owner string) string { return keyListPrefix + ownerPartition(owner) }
+// keysPartition is the partition of all keys.
+const keysPartition = "key"
 
 func encodeKey(k access.Key) []byte {
-	e := keyEntity{PartitionKey: keyPartition(k.Hash), RowKey: k.Hash, Owner: k.Owner,
+	e := keyEntity{PartitionKey: keysPartition, RowKey: k.Hash, Owner: k.Owner,
 		CreatedBy: k.CreatedBy, ActsFor: k.ActsFor, Name: k.Name, Last4: k.Last4,
 		LastUsedOn: k.LastUsedOn}
 	e.CreatedAt, e.CreatedAtType = dateTime(k.CreatedAt)
@@ -456,21 +369,15 @@ func encodeKey(k access.Key) []byte {
 	return encode(e)
 }
 
-// revokedAt returns the time of a revokedEntity, and the zero time for every other row.
-func revokedAt(data []byte) time.Time {
-	var e revokedEntity
-	_ = json.Unmarshal(data, &e)
-	return e.RevokedAt
-}
-
-// decodeKey returns the key of a row. A corrupt one has no owner, so that it gives access to
-// nothing.
-func decodeKey(data []byte, hash string) access.Key {
+// decodeKey returns the key of a row, and when it was revoked, the zero time for never. A corrupt
+// one has no owner, so that it gives access to nothing.
+func decodeKey(data []byte, hash string) (key access.Key, revokedAt time.Time) {
 	var e keyEntity
 	if json.Unmarshal(data, &e) != nil {
-		return access.Key{Hash: hash}
+		return access.Key{Hash: hash}, time.Time{}
 	}
 	return access.Key{Hash: hash, Owner: e.Owner, CreatedBy: e.CreatedBy, ActsFor: e.ActsFor,
 		Name: e.Name, Last4: e.Last4, CreatedAt: e.CreatedAt.UTC(), ExpiresAt: e.ExpiresAt.UTC(),
-		LastUsedOn: e.LastUsedOn, ReadOnly: e.Access != ""} // whatever a later version writes there
+		LastUsedOn: e.LastUsedOn,
+		ReadOnly:   e.Access != ""}, e.RevokedAt // whatever a later version writes in Access
 }

@@ -43,7 +43,7 @@ func (s *Links) List(ctx context.Context, owner, after string, limit int,
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
-	strays := newStrays(s.config, s.owners.rows, strayAfter)
+	strays := newStrays(s)
 	var rows []listedRow // rows that were not looked at yet
 	more := true         // the table may have more rows
 	deadline, _ := ctx.Deadline()
@@ -126,4 +126,41 @@ func eachListed(ctx context.Context, n int, do func(ctx context.Context, i int) 
 		all.Go(func() error { return table.Safely(func() error { return do(ctx, i) }) })
 	}
 	return all.Wait()
+}
+
+// strays deletes rows of owners' lists that lead to no link. Such a row is inserted before its link,
+// so strays leaves young rows alone.
+type strays struct {
+	s   *Links
+	now time.Time // when the rows were listed, or earlier
+
+	asking turn
+	before time.Time // rows written before this are old; zero: not known yet
+}
+
+// newStrays must be called before the rows are listed. Otherwise a process that was stopped in
+// between would take young rows for old ones.
+func newStrays(s *Links) *strays { return &strays{s: s, now: s.config.Now(), asking: newTurn()} }
+
+// drop deletes a row that leads nowhere, if the row is old. It is best effort: the next list finds
+// the row again.
+func (d *strays) drop(ctx context.Context, r listedRow) {
+	if before, err := d.oldBefore(ctx); err == nil && r.writtenAt.Before(before) {
+		_ = d.s.owners.rows.delete(ctx, r.rowKey)
+	}
+}
+
+func (d *strays) oldBefore(ctx context.Context) (before time.Time, err error) {
+	d.asking.lock()
+	defer d.asking.unlock()
+	if d.before.IsZero() {
+		now := d.now
+		if d.s.config.Reap.StorageClock {
+			if now, err = d.s.owners.rows.earlier(ctx, now); err != nil {
+				return time.Time{}, err
+			}
+		}
+		d.before = now.Add(-strayAfter)
+	}
+	return d.before, nil
 }

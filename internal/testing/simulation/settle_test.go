@@ -28,7 +28,7 @@ func (r *round) settle() {
 		}
 		n.proxy.Wait()
 	}
-	// After that, cached entries are not trusted any more, and listed keys without a key are old.
+	// After that, cached entries are not trusted any more.
 	r.advance(2 * time.Minute)
 	// If a link was renewed while the reaper was about to end it, and storage failed at that
 	// moment, the rows that lead to it may be lost. The next run writes them again.
@@ -122,10 +122,6 @@ func (r *round) agree() []string {
 				r.violation("the links of %s cannot be listed although all is well", k.owner)
 			}
 		}
-	}
-	for _, k := range all {
-		var e event
-		r.do(&e, r.nodes[0], k, "GET", "/api/keys", nil) // this drops rows that lead nowhere
 	}
 	// Rows of lists that lead nowhere are young: see end.
 	for _, leak := range r.tables.Leaks(storage.ListedWithoutLink) {

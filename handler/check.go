@@ -95,8 +95,8 @@ func summary(w io.Writer, done storage.CheckResult, now, begin time.Time) {
 	fmt.Fprintf(w, "%d rows of %d tables were read in %v. Found: %d. Mended: %d.\n",
 		total, len(done.Rows), took, done.Found, done.Mended)
 	if done.Young > 0 {
-		fmt.Fprintf(w, "Not judged, since they, or their links, were written less than two minutes "+
-			"before: %d rows. Check again for those.\n", done.Young)
+		fmt.Fprintf(w, "Skipped: %d rows. They or their links changed less than two minutes ago. "+
+			"Check again for those.\n", done.Young)
 	}
 	if done.Strays > 0 {
 		fmt.Fprintf(w, "No damage: %d rows of owners' lists lead nowhere. The owners' next lists "+
@@ -109,6 +109,6 @@ func summary(w io.Writer, done storage.CheckResult, now, begin time.Time) {
 	}
 	if done.Twins > 0 {
 		fmt.Fprintf(w, "No damage: %d live links are beside another one of the same URL and "+
-			"owner. Aliases that were chosen make such, and creates that broke off.\n", done.Twins)
+			"owner. Chosen aliases and interrupted creates cause this.\n", done.Twins)
 	}
 }

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,12 +54,6 @@ const (
 	changesLate     = 2 * changesKept
 	visitorKeysLate = 24*time.Hour + rollUpAfter + 24*time.Hour
 )
-
-// Damages are all kinds of damage.
-var Damages = []Damage{LinkWithoutExpiry, LinkNotListed, LinkDamaged, IndexWithoutLink,
-	IndexOfAnother, IndexDamaged, ExpiryWithoutLink, ExpiryDamaged, ListedWithoutLink, KeyDamaged,
-	KeyRevoked, ChangeOld, VisitorKeyOld, StateDamaged, ClicksOld, ClicksDamaged, TotalsWithoutLink,
-	TotalsDamaged, MonthWithoutLink, MonthDamaged}
 
 // CheckConfig says what Check does.
 type CheckConfig struct {
@@ -123,13 +116,10 @@ func (s *Links) Check(ctx context.Context, config CheckConfig) (CheckResult, err
 	if err != nil {
 		return CheckResult{}, err
 	}
-	c := &checking{s: s, told: config, now: now, seed: maphash.MakeSeed(),
+	c := &checking{s: s, config: config, now: now, seed: maphash.MakeSeed(),
 		done: CheckResult{Rows: map[string]int64{}}}
-	for _, step := range []func(context.Context) error{
-		c.collectExpiry, c.collectOwners, c.checkLinks, // what belongs to links
-		c.checkIndex, c.checkExpiry, c.checkOwners, c.checkTotals, // what leads to them
-		c.checkKeys, c.checkState, c.checkClicks,
-	} {
+	for _, step := range []func(context.Context) error{c.readLinks, c.checkExpiry, c.checkOwners,
+		c.checkLinks, c.checkIndex, c.checkTotals, c.checkKeys, c.checkState, c.checkClicks} {
 		if err = step(ctx); err != nil {
 			break
 		}
@@ -167,31 +157,35 @@ func (s *Links) tablesExist(ctx context.Context) error {
 
 // checking is one Check at work.
 type checking struct {
-	s    *Links
-	told CheckConfig
-	now  time.Time
-	seed maphash.Seed
+	s      *Links
+	config CheckConfig
+	now    time.Time
+	seed   maphash.Seed
 
+	aliases  prints // of links
+	indexed  prints // aliases of links with their index keys
+	owned    prints // keys of rows that owners' lists must have
 	expiries prints // keys of expiry rows
 	due      prints // aliases of expiry rows that are due
 	ending   prints // aliases of expiry rows, once for each row
 	guards   prints // aliases with the index keys of their guards
 	listed   prints // keys of rows of owners' lists
-	aliases  prints // aliases of links
-	indexed  prints // aliases of links with their index keys
-	owned    prints // keys of rows that owners' lists must have
-	live     prints // index keys of live links, once for each link
 
 	mu   sync.Mutex
 	done CheckResult
 }
 
-// prints is a multiset of fingerprints. sort must be called between the last add and the first has
-// or count.
+// prints is a multiset of fingerprints. It must be sorted between the last add and the first has or
+// count.
 type prints []uint64
 
+func sorted(all ...prints) {
+	for _, p := range all {
+		slices.Sort(p)
+	}
+}
+
 func (p *prints) add(print uint64)     { *p = append(*p, print) }
-func (p prints) sort()                 { slices.Sort(p) }
 func (p prints) has(print uint64) bool { _, ok := slices.BinarySearch(p, print); return ok }
 
 // count returns how often a fingerprint was added.
@@ -215,15 +209,62 @@ func (c *checking) print(texts ...string) uint64 {
 	return h.Sum64()
 }
 
-// look looks once more at a row that seems to be damaged. It is nil if the row seems sound.
-type look func(context.Context) error
+// rule says what is right in a table.
+type rule struct {
+	table      *store
+	properties []string // that are read of each row; none: all
+	// wrong says what is wrong with a row in itself, which is then damaged. It cannot be repaired,
+	// since its right content is unknown.
+	wrong   func(listedRow) string
+	damaged Damage
+	note    func(listedRow) // is called once with each row; may be nil
+	// fits reports whether a row fits to the others that were read. If not, the row is read again,
+	// and recheck reports what is wrong by what the tables say now. Both may be nil.
+	fits    func(listedRow) bool
+	recheck func(context.Context, listedRow) error
+}
 
-// scan reads a table, with the named properties, or all if there are none. It calls the look that
-// see returns for a row.
+// check reads a table, and reports the rows that break its rule.
+func (c *checking) check(ctx context.Context, rule rule) error {
+	suspicious := func(r listedRow) bool {
+		if rule.note != nil {
+			rule.note(r)
+		}
+		return rule.wrong(r) != "" || rule.fits != nil && !rule.fits(r) && c.old(r)
+	}
+	return c.scan(ctx, rule.table, rule.properties, suspicious, func(ctx context.Context,
+		r listedRow) error {
+		data, etag, err := rule.table.get(ctx, r.partition, r.key)
+		if err != nil {
+			if errors.Is(err, table.ErrGone) {
+				err = nil
+			}
+			return err
+		}
+		rows, err := rule.table.decode([][]byte{data})
+		if err != nil {
+			return err
+		}
+		r = rows[0]
+		r.etag = etag
+		switch what := rule.wrong(r); {
+		case !c.old(r):
+			return nil
+		case what != "":
+			return c.found(ctx, rule.damaged, rule.table, r.rowKey, nil, "%s", what)
+		case rule.fits != nil && !rule.fits(r):
+			return rule.recheck(ctx, r)
+		}
+		return nil
+	})
+}
+
+// scan reads a table, with the named properties, or all if there are none. It calls look for each
+// row that see returns true for.
 func (c *checking) scan(ctx context.Context, t *store, properties []string,
-	see func(listedRow) look) error {
+	see func(listedRow) bool, look func(context.Context, listedRow) error) error {
 	rows := int64(0)
-	defer func() { c.done.Rows[t.table.Name()] = rows }() // set, not added: some are read twice
+	defer func() { c.done.Rows[t.table.Name()] = rows }() // set, not added: links are read twice
 	return t.table.List(ctx, table.Query{Properties: properties}, func(listed [][]byte) error {
 		page, err := t.decode(listed)
 		if err != nil {
@@ -232,41 +273,21 @@ func (c *checking) scan(ctx context.Context, t *store, properties []string,
 		all, looking := errgroup.WithContext(ctx)
 		all.SetLimit(checkConcurrency)
 		for _, r := range page {
-			if again := see(r); again != nil {
-				all.Go(func() error { return table.Safely(func() error { return again(looking) }) })
+			if see(r) {
+				all.Go(func() error { return table.Safely(func() error { return look(looking, r) }) })
 			}
 		}
 		err = all.Wait()
-		if rows += int64(len(page)); c.told.Read != nil {
-			c.told.Read(t.table.Name(), rows)
+		if rows += int64(len(page)); c.config.Read != nil {
+			c.config.Read(t.table.Name(), rows)
 		}
 		return err
 	})
 }
 
-// get reads a row that seems to be damaged once more. ok reports whether it exists and is old
-// enough to be judged.
-func (c *checking) get(ctx context.Context, t *store, partition, key string) (r listedRow, ok bool,
-	err error) {
-	data, etag, err := t.get(ctx, partition, key)
-	if errors.Is(err, table.ErrGone) {
-		return r, false, nil
-	}
-	if err != nil {
-		return r, false, err
-	}
-	rows, err := t.decode([][]byte{data})
-	if err != nil {
-		return r, false, err
-	}
-	r = rows[0]
-	r.etag = etag
-	return r, c.old(r), nil
-}
-
 // old reports whether a row may be judged, and counts it if not.
 func (c *checking) old(r listedRow) bool {
-	if c.told.MinAge == 0 || r.writtenAt.Before(c.now.Add(-c.told.MinAge)) {
+	if c.config.MinAge == 0 || r.writtenAt.Before(c.now.Add(-c.config.MinAge)) {
 		return true
 	}
 	c.mu.Lock()
@@ -297,11 +318,11 @@ var errMeanwhile = errors.New("another process has changed it meanwhile; check a
 
 // found reports a damaged row, and repairs it if the config says so and repair is not nil. It
 // returns only the error of ctx.
-func (c *checking) found(ctx context.Context, damage Damage, t *store, row rowKey, repair look,
-	detail string, args ...any) error {
+func (c *checking) found(ctx context.Context, damage Damage, t *store, row rowKey,
+	repair func(context.Context) error, detail string, args ...any) error {
 	f := Finding{Damage: damage, Table: t.table.Name(), Partition: row.partition, Row: row.key,
 		Detail: fmt.Sprintf(detail, args...)}
-	if c.told.Repair && repair != nil {
+	if c.config.Repair && repair != nil {
 		if f.Err = repair(ctx); errors.Is(f.Err, table.ErrChanged) {
 			f.Err = errMeanwhile
 		}
@@ -319,88 +340,13 @@ func (c *checking) found(ctx context.Context, damage Damage, t *store, row rowKe
 	if damage == ListedWithoutLink && repair != nil && !f.Mended && f.Err == nil {
 		c.done.Strays++
 	}
-	c.told.Found(f)
+	c.config.Found(f)
 	return ctx.Err()
 }
 
 // drop returns the repair that deletes a row as it was read.
-func drop(t *store, r listedRow) look {
+func drop(t *store, r listedRow) func(context.Context) error {
 	return func(ctx context.Context) error { return t.delete(ctx, r.rowKey) }
-}
-
-// unreadable returns a look at a row in which wrong finds something. Nothing tells what the row
-// should be, so there is no repair.
-func (c *checking) unreadable(damage Damage, t *store, r listedRow,
-	wrong func(listedRow) string) look {
-	if wrong(r) == "" {
-		return nil
-	}
-	return func(ctx context.Context) error {
-		r, ok, err := c.get(ctx, t, r.partition, r.key)
-		if !ok {
-			return err
-		}
-		if what := wrong(r); what != "" {
-			return c.found(ctx, damage, t, r.rowKey, nil, "%s", what)
-		}
-		return nil
-	}
-}
-
-// late returns a look at a row that should have been deleted before. Its repair deletes the row.
-func (c *checking) late(damage Damage, t *store, r listedRow, detail string) look {
-	return func(ctx context.Context) error {
-		r, ok, err := c.get(ctx, t, r.partition, r.key)
-		if !ok {
-			return err
-		}
-		return c.found(ctx, damage, t, r.rowKey, drop(t, r), "%s", detail)
-	}
-}
-
-// readExpiry reads an expiry row.
-func readExpiry(r listedRow) expiryRow {
-	e := decodeExpired([][]byte{r.data})[0]
-	e.rowKey = r.rowKey
-	return e
-}
-
-func (c *checking) collectExpiry(ctx context.Context) error {
-	err := c.scan(ctx, c.s.expiry.rows, nil, func(r listedRow) look {
-		e := readExpiry(r)
-		c.expiries.add(c.print(r.partition, r.key))
-		c.ending.add(c.print(string(e.alias)))
-		for _, key := range e.keys {
-			c.guards.add(c.print(string(e.alias), key))
-		}
-		if wrongExpiry(r) != "" {
-			return nil
-		}
-		if !e.expiresAt.After(c.now) {
-			c.due.add(c.print(string(e.alias)))
-		}
-		if !e.expiresAt.After(c.now.Add(-c.s.config.Reap.Buffer)) {
-			c.done.Overdue++
-			if c.done.OldestDue.IsZero() || e.expiresAt.Before(c.done.OldestDue) {
-				c.done.OldestDue = e.expiresAt
-			}
-		}
-		return nil
-	})
-	for _, p := range []prints{c.expiries, c.ending, c.guards, c.due} {
-		p.sort()
-	}
-	return err
-}
-
-func (c *checking) collectOwners(ctx context.Context) error {
-	err := c.scan(ctx, c.s.owners.rows, []string{"PartitionKey", "RowKey",
-		"Timestamp"}, func(r listedRow) look {
-		c.listed.add(c.print(r.partition, r.key))
-		return nil
-	})
-	c.listed.sort()
-	return err
 }
 
 func wrongLink(r listedRow) string {
@@ -417,46 +363,54 @@ func wrongLink(r listedRow) string {
 	return ""
 }
 
-func (c *checking) checkLinks(ctx context.Context) error {
-	t := c.s.links.rows
-	err := c.scan(ctx, t, nil, func(r listedRow) look {
+// readLinks collects which rows must be there for the links.
+func (c *checking) readLinks(ctx context.Context) error {
+	var live prints // index keys of live links, once for each link
+	err := c.scan(ctx, c.s.links.rows, linkProperties(), func(r listedRow) bool {
 		a := link.Name(r.key)
 		if r.partition == linkPartition(a) {
 			c.aliases.add(c.print(r.key))
 		}
-		if again := c.unreadable(LinkDamaged, t, r, wrongLink); again != nil {
-			return again
+		if wrongLink(r) != "" {
+			return false
 		}
 		l, _ := decodeLink(r.data, a, "")
-		if c.told.Link != nil {
-			c.mu.Lock()
-			c.told.Link(l.Link)
-			c.mu.Unlock()
+		if c.config.Link != nil {
+			c.config.Link(l.Link)
 		}
 		if l.GoneReason == link.StateLive {
 			key := indexKey(l.Link)
 			c.indexed.add(c.print(r.key, key))
 			if l.State(c.now) == link.StateLive {
-				c.live.add(c.print(key))
+				live.add(c.print(key))
 			}
 			if l.Owner != "" {
 				c.owned.add(c.print(ownerPartition(l.Owner), ownerKey(l.Link)))
 			}
 		}
-		if c.ends(l) && c.isListed(l) || !c.old(r) {
-			return nil
-		}
-		return func(ctx context.Context) error { return c.lookAtLink(ctx, a) }
-	})
-	for _, p := range []prints{c.aliases, c.indexed, c.live, c.owned} {
-		p.sort()
-	}
-	for i := range c.live {
-		if i > 0 && c.live[i] == c.live[i-1] {
+		return false
+	}, nil)
+	sorted(c.aliases, c.indexed, c.owned, live)
+	for i := range live {
+		if i > 0 && live[i] == live[i-1] {
 			c.done.Twins++
 		}
 	}
-	c.expiries, c.ending, c.listed, c.live = nil, nil, nil, nil
+	return err
+}
+
+// checkLinks checks that each link has the rows that it needs, once those were read.
+func (c *checking) checkLinks(ctx context.Context) error {
+	linkOf := func(r listedRow) linkRow {
+		l, _ := decodeLink(r.data, link.Name(r.key), r.etag)
+		return l
+	}
+	err := c.check(ctx, rule{table: c.s.links.rows, properties: linkProperties(),
+		wrong: wrongLink, damaged: LinkDamaged,
+		fits:    func(r listedRow) bool { return c.ends(linkOf(r)) && c.isListed(linkOf(r)) },
+		recheck: func(ctx context.Context, r listedRow) error { return c.recheckLink(ctx, linkOf(r)) },
+	})
+	c.expiries, c.ending, c.listed = nil, nil, nil
 	return err
 }
 
@@ -487,30 +441,26 @@ func (c *checking) isListed(l linkRow) bool {
 		c.due.has(c.print(string(l.Name)))
 }
 
-func (c *checking) lookAtLink(ctx context.Context, a link.Name) error {
-	l, there, judge, err := c.link(ctx, a)
-	if !there || !judge {
-		return err
-	}
-	row := rowKey{linkPartition(a), string(a), l.etag}
+func (c *checking) recheckLink(ctx context.Context, l linkRow) error {
+	row := rowKey{linkPartition(l.Name), string(l.Name), l.etag}
 	lacks := func(t *store, partition, key string) (bool, error) {
 		_, _, err := t.get(ctx, partition, key)
 		if !errors.Is(err, table.ErrGone) {
 			return false, err
 		}
-		now, there, _, err := c.link(ctx, a)
+		now, there, _, err := c.link(ctx, l.Name)
 		// If not, the link was ended or edited between the two reads.
 		return there && now.etag == l.etag, err
 	}
 	if end := c.s.end(l.Link); !c.ends(l) {
-		partition, key := expiryKey(end, a)
+		partition, key := expiryKey(end, l.Name)
 		if missing, err := lacks(c.s.expiry.rows, partition, key); err != nil {
 			return err
 		} else if missing {
-			err := c.found(ctx, LinkWithoutExpiry, c.s.links.rows,
-				row, func(ctx context.Context) error {
+			err := c.found(ctx, LinkWithoutExpiry, c.s.links.rows, row,
+				func(ctx context.Context) error {
 					// If the link has another end by now, the reaper drops the row.
-					_, err := c.s.expiry.put(ctx, end, a)
+					_, err := c.s.expiry.put(ctx, end, l.Name)
 					return err
 				}, "it has no expiry row for its end, %s", end.Format(time.RFC3339))
 			if err != nil {
@@ -525,8 +475,8 @@ func (c *checking) lookAtLink(ctx context.Context, a link.Name) error {
 		ownerKey(l.Link)); err != nil || !missing {
 		return err
 	}
-	return c.found(ctx, LinkNotListed, c.s.links.rows,
-		row, func(ctx context.Context) error { return c.s.owners.put(ctx, l) },
+	return c.found(ctx, LinkNotListed, c.s.links.rows, row,
+		func(ctx context.Context) error { return c.s.owners.put(ctx, l) },
 		"its owner's list lacks it")
 }
 
@@ -545,28 +495,19 @@ func indexedAlias(r listedRow) string {
 }
 
 func (c *checking) checkIndex(ctx context.Context) error {
-	t := c.s.index.rows
-	err := c.scan(ctx, t, []string{"PartitionKey", "RowKey", "Timestamp",
-		"Alias"}, func(r listedRow) look {
-		if again := c.unreadable(IndexDamaged, t, r, wrongIndex); again != nil {
-			return again
-		}
-		print := c.print(indexedAlias(r), r.key)
-		if c.indexed.has(print) || c.guards.has(print) || !c.old(r) {
-			return nil
-		}
-		return func(ctx context.Context) error { return c.lookAtIndex(ctx, r) }
-	})
+	err := c.check(ctx, rule{table: c.s.index.rows,
+		properties: []string{"PartitionKey", "RowKey", "Timestamp", "Alias"},
+		wrong:      wrongIndex, damaged: IndexDamaged,
+		fits: func(r listedRow) bool {
+			print := c.print(indexedAlias(r), r.key)
+			return c.indexed.has(print) || c.guards.has(print)
+		}, recheck: c.recheckIndex})
 	c.indexed, c.guards = nil, nil
 	return err
 }
 
-func (c *checking) lookAtIndex(ctx context.Context, r listedRow) error {
+func (c *checking) recheckIndex(ctx context.Context, r listedRow) error {
 	t := c.s.index.rows
-	r, ok, err := c.get(ctx, t, r.partition, r.key)
-	if !ok {
-		return err
-	}
 	a, ok := link.ParseName(indexedAlias(r))
 	if !ok {
 		return c.found(ctx, IndexWithoutLink, t, r.rowKey, drop(t, r), "it names no alias")
@@ -599,6 +540,13 @@ func (c *checking) lookAtIndex(ctx context.Context, r listedRow) error {
 	return nil
 }
 
+// readExpiry reads an expiry row.
+func readExpiry(r listedRow) expiryRow {
+	e := decodeExpired([][]byte{r.data})[0]
+	e.rowKey = r.rowKey
+	return e
+}
+
 func wrongExpiry(r listedRow) string {
 	e := readExpiry(r)
 	a, ok := link.ParseName(string(e.alias))
@@ -616,67 +564,78 @@ func wrongExpiry(r listedRow) string {
 
 func (c *checking) checkExpiry(ctx context.Context) error {
 	t := c.s.expiry.rows
-	return c.scan(ctx, t, nil, func(r listedRow) look {
-		if again := c.unreadable(ExpiryDamaged, t, r, wrongExpiry); again != nil {
-			return again
-		}
-		e := readExpiry(r)
-		byNow := c.now       // rows that are due are left to the reaper
-		if len(e.keys) > 0 { // the link of a guard may have ended, or its create have been undone
-			byNow = byNow.Add(lookAgainAfter)
-		}
-		if !e.expiresAt.After(byNow) || c.aliases.has(c.print(string(e.alias))) || !c.old(r) {
-			return nil
-		}
-		return func(ctx context.Context) error { return c.lookAtExpiry(ctx, r, e.alias) }
-	})
+	err := c.check(ctx, rule{table: t, wrong: wrongExpiry, damaged: ExpiryDamaged,
+		note: c.noteExpiry,
+		fits: func(r listedRow) bool {
+			e := readExpiry(r)
+			byNow := c.now // rows that are due are left to the reaper
+			if len(e.keys) > 0 {
+				// The link of a guard may have ended, or its create have been undone.
+				byNow = byNow.Add(lookAgainAfter)
+			}
+			return !e.expiresAt.After(byNow) || c.aliases.has(c.print(string(e.alias)))
+		},
+		recheck: func(ctx context.Context, r listedRow) error {
+			d, reaping := &due{expiryRow: readExpiry(r)}, &reaping{s: c.s}
+			if _, there, _, err := c.link(ctx, d.alias); there || err != nil {
+				return err
+			}
+			return c.found(ctx, ExpiryWithoutLink, t, r.rowKey, func(ctx context.Context) error {
+				seen, err := reaping.readGuarded(ctx, d)
+				if err == nil {
+					err = reaping.dropStale(ctx, d, seen)
+				}
+				if err == nil {
+					err = c.s.Clicks.dropCounts(ctx, d.alias)
+				}
+				if err != nil {
+					return err
+				}
+				return c.s.expiry.delete(ctx, d.rowKey)
+			}, "there is no link %s", d.alias)
+		}})
+	sorted(c.expiries, c.ending, c.guards, c.due)
+	return err
 }
 
-func (c *checking) lookAtExpiry(ctx context.Context, r listedRow, a link.Name) error {
-	t := c.s.expiry.rows
-	r, ok, err := c.get(ctx, t, r.partition, r.key)
-	if !ok {
-		return err
+func (c *checking) noteExpiry(r listedRow) {
+	e := readExpiry(r)
+	c.expiries.add(c.print(r.partition, r.key))
+	c.ending.add(c.print(string(e.alias)))
+	for _, key := range e.keys {
+		c.guards.add(c.print(string(e.alias), key))
 	}
-	if _, there, _, err := c.link(ctx, a); there || err != nil {
-		return err
+	if wrongExpiry(r) != "" {
+		return
 	}
-	return c.found(ctx, ExpiryWithoutLink, t, r.rowKey, func(ctx context.Context) error {
-		d, reaping := &due{expiryRow: readExpiry(r)}, &reaping{s: c.s}
-		seen, err := reaping.readGuarded(ctx, d)
-		if err == nil {
-			err = reaping.dropStale(ctx, d, seen)
+	if !e.expiresAt.After(c.now) {
+		c.due.add(c.print(string(e.alias)))
+	}
+	if !e.expiresAt.After(c.now.Add(-c.s.config.Reap.Buffer)) {
+		c.done.Overdue++
+		if c.done.OldestDue.IsZero() || e.expiresAt.Before(c.done.OldestDue) {
+			c.done.OldestDue = e.expiresAt
 		}
-		if err != nil {
-			return err
-		}
-		if err := c.s.Clicks.dropCounts(ctx, a); err != nil {
-			return err
-		}
-		return c.s.expiry.delete(ctx, d.rowKey)
-	}, "there is no link %s", a)
+	}
 }
 
 func (c *checking) checkOwners(ctx context.Context) error {
-	err := c.scan(ctx, c.s.owners.rows, []string{"PartitionKey", "RowKey",
-		"Timestamp"}, func(r listedRow) look {
-		// A younger row may belong to a create or a transfer that stands still.
-		young := c.told.MinAge > 0 && r.writtenAt.After(c.now.Add(-strayAfter))
-		if young || c.owned.has(c.print(r.partition, r.key)) {
-			return nil
-		}
-		return func(ctx context.Context) error { return c.lookAtOwner(ctx, r) }
-	})
+	err := c.check(ctx, rule{table: c.s.owners.rows,
+		properties: []string{"PartitionKey", "RowKey", "Timestamp"},
+		wrong:      func(listedRow) string { return "" },
+		note:       func(r listedRow) { c.listed.add(c.print(r.partition, r.key)) },
+		fits: func(r listedRow) bool {
+			// A younger row may belong to a create or a transfer that stands still.
+			young := c.config.MinAge > 0 && r.writtenAt.After(c.now.Add(-strayAfter))
+			return young || c.owned.has(c.print(r.partition, r.key))
+		}, recheck: c.recheckOwner})
+	sorted(c.listed)
 	c.owned = nil
 	return err
 }
 
-func (c *checking) lookAtOwner(ctx context.Context, r listedRow) error {
+func (c *checking) recheckOwner(ctx context.Context, r listedRow) error {
 	t := c.s.owners.rows
-	r, ok, err := c.get(ctx, t, r.partition, r.key)
-	if !ok {
-		return err
-	}
 	_, name, _ := strings.Cut(r.key, "|")
 	if a, ok := link.ParseName(name); ok {
 		l, there, judge, err := c.link(ctx, a)
@@ -719,30 +678,23 @@ func wrongMonth(r listedRow) string {
 // checkTotals checks the totals and months of links. Those of a link that has just ended are left
 // to the reaper.
 func (c *checking) checkTotals(ctx context.Context) error {
-	look := func(t *store, damaged, without Damage, wrong func(listedRow) string) error {
-		return c.scan(ctx, t, nil, func(r listedRow) look {
-			if again := c.unreadable(damaged, t, r, wrong); again != nil {
-				return again
-			}
-			if (counted{name: r.key}).several() || c.aliases.has(c.print(r.key)) ||
-				c.due.has(c.print(r.key)) || !c.old(r) {
-				return nil
-			}
-			return func(ctx context.Context) error {
-				r, ok, err := c.get(ctx, t, r.partition, r.key)
-				if !ok {
-					return err
-				}
+	check := func(t *store, damaged, without Damage, wrong func(listedRow) string) error {
+		return c.check(ctx, rule{table: t, wrong: wrong, damaged: damaged,
+			fits: func(r listedRow) bool {
+				return (counted{name: r.key}).several() || c.aliases.has(c.print(r.key)) ||
+					c.due.has(c.print(r.key))
+			},
+			recheck: func(ctx context.Context, r listedRow) error {
 				if _, there, _, err := c.link(ctx, link.Name(r.key)); there || err != nil {
 					return err
 				}
 				return c.found(ctx, without, t, r.rowKey, drop(t, r), "there is no such link")
-			}
-		})
+			}})
 	}
-	err := look(c.s.Clicks.totals, TotalsDamaged, TotalsWithoutLink, wrongTotals)
-	_, months, namesErr := c.s.Clicks.tables.names(ctx)
-	err = cmp.Or(err, namesErr)
+	if err := check(c.s.Clicks.totals, TotalsDamaged, TotalsWithoutLink, wrongTotals); err != nil {
+		return err
+	}
+	_, months, err := c.s.Clicks.tables.names(ctx)
 	for _, month := range months {
 		t := c.s.Clicks.tables.month(month).reading()
 		if err == nil && isOver(month, c.s.Clicks.firstKept(c.now)-clicksLate) {
@@ -750,7 +702,7 @@ func (c *checking) checkTotals(ctx context.Context) error {
 				"has it")
 		}
 		if err == nil {
-			err = look(t, MonthDamaged, MonthWithoutLink, wrongMonth)
+			err = check(t, MonthDamaged, MonthWithoutLink, wrongMonth)
 		}
 		if errors.Is(err, table.ErrNoTable) { // a roll-up has dropped it meanwhile
 			err = nil
@@ -777,31 +729,36 @@ func wrongKey(r listedRow) string {
 
 func (c *checking) checkKeys(ctx context.Context) error {
 	t := c.s.Keys.rows
-	return c.scan(ctx, t, nil, func(r listedRow) look {
-		if again := c.unreadable(KeyDamaged, t, r, wrongKey); again != nil {
-			return again
-		}
-		_, revoked := decodeKey(r.data, r.key)
-		if revoked.IsZero() || revoked.After(c.now.Add(-changesLate)) {
-			return nil
-		}
-		return c.late(KeyRevoked, t, r, "it only keeps the place of a revoked key")
-	})
+	return c.check(ctx, rule{table: t, wrong: wrongKey, damaged: KeyDamaged,
+		fits: func(r listedRow) bool {
+			_, revoked := decodeKey(r.data, r.key)
+			return revoked.IsZero() || revoked.After(c.now.Add(-changesLate))
+		},
+		recheck: func(ctx context.Context, r listedRow) error {
+			return c.found(ctx, KeyRevoked, t, r.rowKey, drop(t, r),
+				"it only keeps the place of a revoked key")
+		}})
 }
 
 func (c *checking) checkState(ctx context.Context) error {
+	t := c.s.state
 	changes := changesPrefix + c.now.Add(-changesLate).UTC().Format(changesMinute)
 	visitors := keyPrefix + clicks.DayOf(c.now.Add(-visitorKeysLate)).String()
-	return c.scan(ctx, c.s.state, nil, func(r listedRow) look {
-		switch {
-		case strings.HasPrefix(r.partition, changesPrefix) && r.partition < changes:
-			return c.late(ChangeOld, c.s.state, r, "no process needs it any more")
-		case strings.HasPrefix(r.partition, keyPrefix) && r.partition < visitors:
-			return c.late(VisitorKeyOld, c.s.state, r,
-				"the key of a day that is over may tell whose the hashes of its visitors are")
-		}
-		return c.unreadable(StateDamaged, c.s.state, r, wrongState)
-	})
+	old := func(r listedRow, prefix, before string) bool {
+		return strings.HasPrefix(r.partition, prefix) && r.partition < before
+	}
+	return c.check(ctx, rule{table: t, wrong: wrongState, damaged: StateDamaged,
+		fits: func(r listedRow) bool {
+			return !old(r, changesPrefix, changes) && !old(r, keyPrefix, visitors)
+		},
+		recheck: func(ctx context.Context, r listedRow) error {
+			damage, detail := ChangeOld, "no process needs it any more"
+			if old(r, keyPrefix, visitors) {
+				damage, detail = VisitorKeyOld,
+					"the visitor key of a past day could still identify visitors"
+			}
+			return c.found(ctx, damage, t, r.rowKey, drop(t, r), "%s", detail)
+		}})
 }
 
 func wrongState(r listedRow) string {
@@ -845,9 +802,7 @@ func (c *checking) checkClicks(ctx context.Context) error {
 			err = c.oldTable(ctx, t, "its day is not rolled up")
 		}
 		if err == nil {
-			err = c.scan(ctx, t, nil, func(r listedRow) look {
-				return c.unreadable(ClicksDamaged, t, r, wrongClicks)
-			})
+			err = c.check(ctx, rule{table: t, wrong: wrongClicks, damaged: ClicksDamaged})
 		}
 		if errors.Is(err, table.ErrNoTable) { // a roll-up has dropped it meanwhile
 			err = nil

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -354,13 +355,20 @@ func TestCheckFinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range storage.Damages {
-		if !covered[kind] || strings.Count(string(operations), "| `"+string(kind)+"` |") != 1 {
-			t.Errorf("no row of this kind is planted, or docs/operations.md does not explain it: %s", kind)
+	source, err := os.ReadFile("check.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := regexp.MustCompile(` Damage = "(.*)"`).FindAllStringSubmatch(string(source), -1)
+	for _, kind := range kinds {
+		if !covered[storage.Damage(kind[1])] ||
+			strings.Count(string(operations), "| `"+kind[1]+"` |") != 1 {
+			t.Errorf("no row of this kind is planted, or docs/operations.md does not explain it: %s",
+				kind[1])
 		}
 	}
-	if len(covered) != len(storage.Damages) {
-		t.Errorf("%v are not the kinds of damage, %v", covered, storage.Damages)
+	if len(covered) != len(kinds) || len(kinds) < 10 {
+		t.Errorf("%v are not the kinds of damage, %v", covered, kinds)
 	}
 }
 

@@ -232,7 +232,6 @@ func TestRawURLHeader(t *testing.T) {
 	const header = "X-Waws-Unencoded-Url"
 	for _, hosted := range []bool{true, false} {
 		r := newRig(t, func(c *functions.Config) {
-			c.RawURLHeader = header
 			if !hosted {
 				c.HostAddress = ""
 			}

@@ -45,7 +45,6 @@ type Settings struct {
 	DeletedKeep       time.Duration // how long a deleted link can be restored
 
 	DomainHeader string // names the header that says which domain a request is for; "": Host
-	RawURLHeader string // names the header in which a front end gives the URL as it came; "": none
 	// Where people are sent from the root, from unknown aliases and from links that have ended.
 	HomeURL, UnknownURL, GoneURL link.Fallback
 

@@ -23,10 +23,9 @@ func (s *service) target(r *http.Request, l link.Link, q asked) (target, error) 
 		return target{longURL: l.LongURL, location: link.Location(l.LongURL)}, nil
 	}
 	to := target{rest: q.rest, query: r.URL.RawQuery}
-	if l.Forward != 0 && s.hosted && s.RawURLHeader != "" {
-		// A Functions host changes paths and queries. The platform's front end gives them as they
-		// came.
-		if sent := r.Header[s.RawURLHeader]; len(sent) == 1 && strings.HasPrefix(sent[0], "/") {
+	if l.Forward != 0 && s.hosted {
+		// A Functions host changes paths and queries. Azure's front end gives them as they came.
+		if sent := r.Header["X-Waws-Unencoded-Url"]; len(sent) == 1 && strings.HasPrefix(sent[0], "/") {
 			path, query, _ := strings.Cut(sent[0], "?")
 			if name, rest := splitPath(path); name == q.first {
 				to.rest, to.query = rest, query

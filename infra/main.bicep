@@ -41,9 +41,9 @@ param tags object = {
 // These are the settings of the handler. docs/settings.md says more about each. A test compares
 // their defaults and limits with the code.
 
-@description('SHORTURL_TABLE_NAME: the table of links.')
+@description('SHORTURL_TABLE_NAME: the table of links. The names of all tables but two begin with it.')
 @minLength(3)
-@maxLength(63)
+@maxLength(49)
 param shortUrlTableName string = 'ShortUrls'
 
 @description('EXPIRYINDEX_TABLE_NAME: the table of links by their expiry.')
@@ -55,31 +55,6 @@ param expiryIndexTableName string = 'ShortUrlsExpiryIndex'
 @minLength(3)
 @maxLength(63)
 param urlIndexTableName string = 'UrlIndex'
-
-@description('OWNERS_TABLE_NAME: the table of links by their owners.')
-@minLength(3)
-@maxLength(63)
-param ownersTableName string = 'ShortUrlsByOwner'
-
-@description('KEYS_TABLE_NAME: the table of API keys.')
-@minLength(3)
-@maxLength(63)
-param keysTableName string = 'ShortUrlsKeys'
-
-@description('STATE_TABLE_NAME: the table by which instances tell each other of changes.')
-@minLength(3)
-@maxLength(63)
-param stateTableName string = 'ShortUrlsState'
-
-@description('CLICKS_TABLE_NAME: the tables of clicks. The day or the month follows in each name.')
-@minLength(3)
-@maxLength(55)
-param clicksTableName string = 'ShortUrlsClicks'
-
-@description('CLICK_TOTALS_TABLE_NAME: the table of clicks by link.')
-@minLength(3)
-@maxLength(63)
-param clickTotalsTableName string = 'ShortUrlsClickTotals'
 
 @description('TABLE_SECONDARY: the tables\' copy in the second region, which is read if the first one fails. Empty: that of the account, if dataRedundancy is Standard_RAGRS or Standard_RAGZRS; false: none.')
 param tableSecondary string = ''
@@ -515,12 +490,14 @@ var letters = split('a b c d e f g h i j k l m n o p q r s t u v w x y z', ' ')
 var alphanumeric = concat(digits, letters)
 var headerName = concat(alphanumeric, split('! # $ % & \' * + - . ^ _ ` | ~', ' '))
 var printable = concat(headerName, split('" ( ) , / : ; < = > ? @ [ \\ ] { }', ' '))
+var linkTables = ['', 'ByOwner', 'Keys', 'State', 'Clicks', 'ClickTotals']
 var tables = concat(
-  [shortUrlTableName, expiryIndexTableName, urlIndexTableName, ownersTableName],
-  [keysTableName, stateTableName, clicksTableName, clickTotalsTableName]
+  [expiryIndexTableName, urlIndexTableName],
+  map(linkTables, table => join([shortUrlTableName, table], ''))
 )
+var clicksTable = toLower(join([shortUrlTableName, 'Clicks'], ''))
 var lowerTables = map(tables, table => toLower(table))
-var withoutClicks = map(lowerTables, table => replace(table, toLower(clicksTableName), ''))
+var withoutClicks = map(lowerTables, table => replace(table, clicksTable, ''))
 var tablesOfClicks = filter(withoutClicks, rest => empty(join(split(rest, digits), '')))
 var adminKeyCharacters = map(range(0, length(adminKey)), i => substring(adminKey, i, 1))
 var differentInAdminKey = length(union(adminKeyCharacters, []))
@@ -606,8 +583,7 @@ var refused = concat(
   length(union(lowerTables, ['tables'])) <= length(tables) ? ['each table has its own name'] : [],
   !empty(oddInTables) ? ['names of tables have letters and digits only'] : [],
   !empty(intersection(digits, tablesBeginWith)) ? ['names of tables begin with a letter'] : [],
-  length(tablesOfClicks) > 1 ? ['no table is named as clicksTableName and digits'] : [],
-  contains(digits, last(clicksTableName)) ? ['clicksTableName ends in a letter'] : [],
+  length(tablesOfClicks) > 1 ? ['no other table is named as those of clicks, with digits'] : [],
   !empty(oddInAccount) ? ['tableAccountName has letters and digits only'] : [],
   isNoSecondary ? ['tableSecondary is empty, true, false or an https URL'] : [],
   !empty(oddInContainer) ? ['lockContainerName is lower-case letters, digits and hyphens'] : [],
@@ -740,11 +716,6 @@ var settings = {
   SHORTURL_TABLE_NAME: shortUrlTableName
   EXPIRYINDEX_TABLE_NAME: expiryIndexTableName
   URLINDEX_TABLE_NAME: urlIndexTableName
-  OWNERS_TABLE_NAME: ownersTableName
-  KEYS_TABLE_NAME: keysTableName
-  STATE_TABLE_NAME: stateTableName
-  CLICKS_TABLE_NAME: clicksTableName
-  CLICK_TOTALS_TABLE_NAME: clickTotalsTableName
   GC_BLOB_LOCK_CONTAINER: lockContainerName
   GC_BLOB_LOCK_BLOB: lockBlobName
   GC_BUFFER_SECONDS: string(gcBufferSeconds)
@@ -800,7 +771,7 @@ var settings = {
   TELEMETRY_CLIENT_IP: string(telemetryClientIp)
 }
 
-// These settings are for the two plans with the Functions host. All but the last are the host's own.
+// These settings of the Functions host are for the two plans that have it.
 //
 // By default, an outage of the host's own storage of about 30 seconds ends the host process that
 // holds the timer's lock, and with it the handler and its cache. With these retries, the process
@@ -809,13 +780,10 @@ var settings = {
 //
 // Without AzureWebJobsDisableHomepage, the host responds to / with a page of its own for every
 // method except GET and HEAD.
-//
-// The host changes paths and queries. Azure's front end says in this header how they came.
 var hostSettings = {
   AzureWebJobsDisableHomepage: 'true'
   AzureWebJobsStorage__retry__maxRetries: '40'
   AzureWebJobsStorage__retry__maxDelay: '00:00:05'
-  RAW_URL_HEADER: 'X-WAWS-Unencoded-URL'
 }
 
 // Behind Front Door, the site responds only to this one Front Door. Deployment uses another

@@ -62,8 +62,7 @@ var plans = []struct{ module, port, settings, start, end, adds string }{
 // hostSettings are the settings of the plans with the Functions host, as main.bicep writes them.
 var hostSettings = map[string]string{"AzureWebJobsDisableHomepage": "'true'",
 	"AzureWebJobsStorage__retry__maxRetries": "'40'",
-	"AzureWebJobsStorage__retry__maxDelay":   "'00:00:05'",
-	"RAW_URL_HEADER":                         "'X-WAWS-Unencoded-URL'"}
+	"AzureWebJobsStorage__retry__maxDelay":   "'00:00:05'"}
 
 // addressHeader is the line of main.bicep that chooses the header of the client's address. It
 // chooses a header that a client cannot set.
@@ -258,7 +257,6 @@ func compare(main string, modules map[string]string) (problems []string) {
 			problem("%s is not set", name)
 		}
 	}
-	given["RAW_URL_HEADER"] = hosted["RAW_URL_HEADER"] // the others are the host's own
 	for name := range given {
 		if !asked[name] && !isConnection(name) {
 			problem("%s is set, and the handler does not read it", name)
@@ -351,7 +349,6 @@ func TestInfraSettings(t *testing.T) {
 		{"'X-Azure-SocketIP'", "'X-Azure-ClientIP'", "CLIENT_ADDRESS_HEADER is no parameter"},
 		{"param clientAddressHops int = 1", "param clientAddressHops int = 0", "the defaults give"},
 		{"  AzureWebJobsDisableHomepage: 'true'\n", "", "hostSettings are"},
-		{"  RAW_URL_HEADER: 'X-WAWS-Unencoded-URL'\n", "", "hostSettings are"},
 		{"  DOMAINS: join(domains, ',')\n", "  DOMAINS: join(hosts, ',')\n",
 			"DOMAINS is no parameter"},
 		{"'X-Tiney-Host' : ''", "'X-Forwarded-Host' : ''", "DOMAIN_HEADER is no parameter"},

@@ -54,7 +54,7 @@ func (s Settings) Hosted() bool { return s.Functions.HostAddress != "" }
 // ReadSettings reads the settings from the environment. Its error names every setting that is
 // wrong, and quotes no value that may be secret.
 func ReadSettings(getenv func(string) string) (Settings, error) {
-	r, s := &reader{getenv: getenv, tables: map[string]string{}}, Settings{}
+	r, s := &reader{getenv: getenv}, Settings{}
 
 	port := r.port()
 	if getenv("FUNCTIONS_CUSTOMHANDLER_PORT") != "" {
@@ -76,7 +76,6 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	if s.Functions.DomainHeader == "Host" { // net/http keeps it apart
 		r.wrong("DOMAIN_HEADER", "must not be Host, which is read without this setting")
 	}
-	s.Functions.RawURLHeader = r.header("RAW_URL_HEADER", "")
 	s.Functions.HomeURL = r.fallback("HOME_URL", s.Functions.Rules, false)
 	s.Functions.UnknownURL = r.fallback("UNKNOWN_URL", s.Functions.Rules, true)
 	s.Functions.GoneURL = r.fallback("GONE_URL", s.Functions.Rules, true)
@@ -165,7 +164,7 @@ func (s *Settings) OpenTables(sender *telemetry.Sender) error {
 // ReadLinkSettings reads only the settings of links and their tables, for a process that does not
 // serve. Its error is like the error of ReadSettings.
 func ReadLinkSettings(getenv func(string) string) (Settings, error) {
-	r, s := &reader{getenv: getenv, tables: map[string]string{}}, Settings{}
+	r, s := &reader{getenv: getenv}, Settings{}
 	r.links(&s, r.port())
 	if s.Functions.Memory {
 		r.wrong(tableConnection, "must be a storage account: what a service keeps in memory, "+
@@ -225,14 +224,7 @@ func (r *reader) links(s *Settings, port int64) {
 	}
 	s.Storage.Timeout = table.Timeout
 	s.Storage.ChangesWait, s.Storage.StaleWait = changesWait, staleWait
-	s.Storage.Tables.Links = r.table("SHORTURL_TABLE_NAME", "ShortUrls")
-	s.Storage.Tables.Index = r.table("URLINDEX_TABLE_NAME", "UrlIndex")
-	s.Storage.Tables.Expiry = r.table("EXPIRYINDEX_TABLE_NAME", "ShortUrlsExpiryIndex")
-	s.Storage.Tables.Owners = r.table("OWNERS_TABLE_NAME", "ShortUrlsByOwner")
-	s.Storage.Tables.Keys = r.table("KEYS_TABLE_NAME", "ShortUrlsKeys")
-	s.Storage.Tables.State = r.table("STATE_TABLE_NAME", "ShortUrlsState")
-	s.Storage.Tables.Clicks = r.table("CLICKS_TABLE_NAME", defaultClicks)
-	s.Storage.Tables.ClickTotals = r.table("CLICK_TOTALS_TABLE_NAME", "ShortUrlsClickTotals")
+	s.Storage.Tables = r.tables()
 	s.Storage.DeletedKeep = r.duration("DELETED_KEEP_SECONDS", time.Second, 604800, 1, 365*86400)
 	s.Functions.DeletedKeep = s.Storage.DeletedKeep
 	s.Storage.TombstoneFor = r.duration("TOMBSTONE_DAYS", day, 30, 0, 3650)
@@ -277,7 +269,6 @@ const day = 24 * time.Hour
 type reader struct {
 	getenv func(string) string
 	errs   []error
-	tables map[string]string // the names of settings by the table that they name, in lower case
 }
 
 // first returns the first of these settings that is set, or "".
@@ -360,8 +351,6 @@ func (r *reader) short(name, byDefault string, longest int, pattern, form string
 	return r.text(name, byDefault, pattern, form)
 }
 
-const defaultClicks = "ShortUrlsClicks"
-
 // words reads a text for people, of at most most characters. A mark of direction would also turn
 // what a page says after the text.
 func (r *reader) words(name, byDefault string, most int) string {
@@ -377,29 +366,42 @@ func (r *reader) words(name, byDefault string, most int) string {
 	return given
 }
 
-// table reads the name of a table. It must differ from the names of the other tables. Names of
-// tables are case-insensitive.
-func (r *reader) table(name, byDefault string) string {
-	longest, pattern, form := 63, `^[A-Za-z][A-Za-z0-9]{2,}$`,
-		"3 to 63 letters and digits, a letter first"
-	if name == "CLICKS_TABLE_NAME" { // a day or a month follows it
-		longest, pattern, form = 55, `^[A-Za-z][A-Za-z0-9]+[A-Za-z]$`,
-			"3 to 55 letters and digits, a letter first and last"
+// tables reads the names of the tables, which are case-insensitive. Five of them begin with that of
+// the table of links. A day or a month follows the name of the tables of clicks, in at most eight
+// digits.
+func (r *reader) tables() (t storage.Tables) {
+	name := func(setting, byDefault string, longest int) string {
+		table := r.short(setting, byDefault, longest, `^[A-Za-z][A-Za-z0-9]{2,}$`,
+			fmt.Sprintf("3 to %d letters and digits, a letter first", longest))
+		if strings.EqualFold(table, "tables") {
+			r.wrong(setting, `must not be "Tables", a name that the service reserves`)
+		}
+		return table
 	}
-	table := r.short(name, byDefault, longest, pattern, form)
-	key := strings.ToLower(table)
-	if key == "tables" {
-		r.wrong(name, `must not be "Tables", a name that the service reserves`)
+	const links = "SHORTURL_TABLE_NAME"
+	t.Links = name(links, "ShortUrls", 49)
+	t.Owners, t.Keys, t.State = t.Links+"ByOwner", t.Links+"Keys", t.Links+"State"
+	t.Clicks, t.ClickTotals = t.Links+"Clicks", t.Links+"ClickTotals"
+	taken := map[string]string{}
+	for _, table := range []string{t.Links, t.Owners, t.Keys, t.State, t.Clicks, t.ClickTotals} {
+		taken[strings.ToLower(table)] = links
 	}
-	if other, taken := r.tables[key]; taken {
-		r.wrong(name+" and "+other, "must differ; names are case-insensitive")
+	other := func(setting, byDefault string) string {
+		table := name(setting, byDefault, 63)
+		// The roll-up drops tables that are named like those of clicks.
+		key := strings.TrimRight(strings.ToLower(table), "0123456789")
+		if key != strings.ToLower(t.Clicks) {
+			key = strings.ToLower(table)
+		}
+		if by := taken[key]; by != "" {
+			r.wrong(setting, "must differ from the names that "+by+" gives: "+table+" is one of them")
+		}
+		taken[key] = setting
+		return table
 	}
-	clicks := strings.ToLower(cmp.Or(r.getenv("CLICKS_TABLE_NAME"), defaultClicks))
-	if strings.TrimRight(key, "0123456789") == clicks && key != clicks {
-		r.wrong(name, "must not be CLICKS_TABLE_NAME and digits: the roll-up drops such tables")
-	}
-	r.tables[key] = name
-	return table
+	t.Index = other("URLINDEX_TABLE_NAME", "UrlIndex")
+	t.Expiry = other("EXPIRYINDEX_TABLE_NAME", "ShortUrlsExpiryIndex")
+	return t
 }
 
 func (r *reader) level(name string) slog.Level {

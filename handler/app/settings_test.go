@@ -94,9 +94,9 @@ func TestDefaultSettings(t *testing.T) {
 		t.Errorf("rules: %+v, domains for owners only: %t", r, s.Functions.DomainsOwnersOnly)
 	}
 	if f := s.Functions; f.HomeURL != "" || f.UnknownURL != "" || f.GoneURL != "" ||
-		f.RawURLHeader != "" || f.DomainHeader != "" {
-		t.Errorf("fallbacks: %q, %q, %q, headers: %q, %q", f.HomeURL, f.UnknownURL, f.GoneURL,
-			f.RawURLHeader, f.DomainHeader)
+		f.DomainHeader != "" {
+		t.Errorf("fallbacks: %q, %q, %q, header: %q", f.HomeURL, f.UnknownURL, f.GoneURL,
+			f.DomainHeader)
 	}
 	if s.Functions.RedirectMaxAge != 0 || s.Functions.StrictTransport != 365*day ||
 		s.LogLevel != slog.LevelInfo || s.Telemetry != nil {
@@ -168,11 +168,13 @@ func TestSettings(t *testing.T) {
 			}},
 		"domains for anyone": {pairs{"DOMAINS_ACCESS", "Anyone"},
 			func(s Settings) bool { return !s.Functions.DomainsOwnersOnly }},
-		"headers": {pairs{"DOMAIN_HEADER", "x-tiney-HOST", "RAW_URL_HEADER",
-			"X-WAWS-Unencoded-URL"},
+		"a header": {pairs{"DOMAIN_HEADER", "x-tiney-HOST"},
+			func(s Settings) bool { return s.Functions.DomainHeader == "X-Tiney-Host" }},
+		"names of tables": {pairs{"SHORTURL_TABLE_NAME", "Links9", "URLINDEX_TABLE_NAME", "Index"},
 			func(s Settings) bool {
-				return s.Functions.DomainHeader == "X-Tiney-Host" &&
-					s.Functions.RawURLHeader == "X-Waws-Unencoded-Url"
+				return s.Storage.Tables == storage.Tables{Links: "Links9", Index: "Index",
+					Expiry: "ShortUrlsExpiryIndex", Owners: "Links9ByOwner", Keys: "Links9Keys",
+					State: "Links9State", Clicks: "Links9Clicks", ClickTotals: "Links9ClickTotals"}
 			}},
 		"fallbacks": {pairs{"DOMAINS", "go.example",
 			"HOME_URL", "https://example.com/?from={domain}",
@@ -338,11 +340,6 @@ var wrongSettings = map[string]string{
 	"METRICS_ADDRESS":                       "9464",
 	"EXPIRYINDEX_TABLE_NAME":                "1st",
 	"URLINDEX_TABLE_NAME":                   "ab",
-	"OWNERS_TABLE_NAME":                     "no-hyphens",
-	"KEYS_TABLE_NAME":                       "tables",
-	"STATE_TABLE_NAME":                      "state table",
-	"CLICKS_TABLE_NAME":                     "clicks1",
-	"CLICK_TOTALS_TABLE_NAME":               "Tables",
 	"GC_BLOB_LOCK_CONTAINER":                "Capitals",
 	"GC_BLOB_LOCK_BLOB":                     "a/b",
 	"GC_BUFFER_SECONDS":                     "-1",
@@ -358,7 +355,6 @@ var wrongSettings = map[string]string{
 	"HOME_URL":                              "https://example.com/{alias}",
 	"UNKNOWN_URL":                           "https://{domain}/",
 	"GONE_URL":                              "ftp://example.com/",
-	"RAW_URL_HEADER":                        "X-Url:",
 	"DefaultTtlDays":                        "0",
 	"MaxTtlDays":                            "1.5",
 	"MAX_TTL_SECONDS":                       "59",
@@ -490,10 +486,9 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 		})
 	}
 	for name, longest := range map[string]int{
-		"KEYS_TABLE_NAME": 63, "GC_BLOB_LOCK_BLOB": 256, "OIDC_CLIENT_ID": 200,
+		"SHORTURL_TABLE_NAME": 49, "URLINDEX_TABLE_NAME": 63, "GC_BLOB_LOCK_BLOB": 256, "OIDC_CLIENT_ID": 200,
 		"OIDC_ADMIN_ROLE": 200, "OIDC_GROUPS_CLAIM": 200, "CLIENT_ADDRESS_HEADER": 100,
-		"RAW_URL_HEADER": 100,
-		"DOMAIN_HEADER":  100,
+		"DOMAIN_HEADER": 100,
 	} {
 		for length, wrong := range map[int]bool{longest: false, longest + 1: true} {
 			_, err := ReadSettings(environment("OIDC_ISSUER", "https://login.example",
@@ -517,13 +512,12 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 		s.Functions.Rules.Base.String() != "http://localhost:8080" {
 		t.Errorf("under the Core Tools: %v, %v", s.Functions.Rules.Base, err)
 	}
-	if _, err := ReadSettings(environment("KEYS_TABLE_NAME", "shortURLsClicks202001")); err == nil ||
-		!strings.Contains(err.Error(), "CLICKS_TABLE_NAME and digits") {
-		t.Errorf("a table of keys that looks like one of clicks: %v", err)
-	}
-	if _, err := ReadSettings(environment("URLINDEX_TABLE_NAME", "shorturls")); err == nil ||
-		!strings.Contains(err.Error(), "must differ") {
-		t.Errorf("two tables of one name: %v", err)
+	for _, name := range []string{"shorturls", "shortURLsClicks202001", "ShortUrlsKEYS",
+		"ShortUrlsExpiryIndex"} {
+		if _, err := ReadSettings(environment("URLINDEX_TABLE_NAME", name)); err == nil ||
+			!strings.Contains(err.Error(), "must differ") {
+			t.Errorf("two tables of one name, %s: %v", name, err)
+		}
 	}
 	if _, err := ReadSettings(func(string) string { return "" }); err == nil ||
 		!strings.Contains(err.Error(), "AzureWebJobsStorage is required") {
@@ -607,8 +601,8 @@ func TestWrongDestinations(t *testing.T) {
 			"BaseUrl must be a URL"},
 		"a header that is not kept": {pairs{"DOMAIN_HEADER", "host"},
 			"DOMAIN_HEADER must not be Host, which is read without this setting"},
-		"a header that is none": {pairs{"RAW_URL_HEADER", "X-Url, Y"},
-			"RAW_URL_HEADER must be the name of a header"},
+		"a header that is none": {pairs{"DOMAIN_HEADER", "X-Url, Y"},
+			"DOMAIN_HEADER must be the name of a header"},
 		"an unknown case": {pairs{"ALIAS_CASE", "true"},
 			`ALIAS_CASE must be sensitive or insensitive, not "true"`},
 		"unknown access": {pairs{"DOMAINS_ACCESS", "admins"},

@@ -15,12 +15,13 @@ import (
 type event struct {
 	// op is shorten, follow, read, list, history, edit, delete, restore or claim.
 	op     string
-	by     string // an owner, "admin", or "" for nobody
-	token  bool   // the link's claim token was presented
-	alias  string // the link's; for shorten, the chosen alias or ""
-	change change // for shorten, the wanted link
-	match  string // If-Match
-	keep   bool   // for claim: keep the link's end
+	by     string   // an owner, "admin", or "" for nobody
+	groups []string // of a member
+	token  bool     // the link's claim token was presented
+	alias  string   // the link's; for shorten, the chosen alias or ""
+	change change   // for shorten, the wanted link
+	match  string   // If-Match
+	keep   bool     // for claim: keep the link's end
 
 	node        *node
 	call, ret   int64 // real, in Unix nanoseconds
@@ -46,6 +47,11 @@ type event struct {
 // known reports whether the response tells the outcome of the request. Otherwise the request may
 // have taken effect, or may take effect later.
 func (e event) known() bool { return 200 <= e.status && e.status < 500 }
+
+// is reports whether an owner is the caller or a group of the caller.
+func (e event) is(owner string) bool {
+	return owner != "" && (e.by == owner || slices.Contains(e.groups, owner))
+}
 
 // choice reports whether the event is a shorten with a chosen alias.
 func (e event) choice() bool { return e.op == "shorten" && e.alias != "" }

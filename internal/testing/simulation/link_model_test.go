@@ -99,7 +99,7 @@ func (s linkState) any(e linkEvent) []linkState {
 	}
 	// The reaper, or a transfer, may have come between the request's read and its write.
 	met := e.status == 412 && e.match != ""
-	if met && (s.phase == gone || s.phase == made && s.owner != e.by && e.by != "admin") {
+	if met && (s.phase == gone || s.phase == made && !e.is(s.owner) && e.by != "admin") {
 		all = append(all, s)
 	}
 	if (e.status == 404 || e.problem == "gone" || met) && s.phase == made && s.over(e.latest) {
@@ -216,11 +216,10 @@ func (s linkState) apply(e event, late bool) (next linkState, status int, proble
 	if late {
 		now, deleted = e.until, s.deleted
 	}
-	switch permitted := e.by == "admin" || e.by != "" && e.by == s.owner || e.token &&
-		s.owner == ""; {
+	switch permitted := e.by == "admin" || e.is(s.owner) || e.token && s.owner == ""; {
 	case e.op == "claim":
 		return s.claim(e, now)
-	case e.change.owner != nil && e.by != "admin" && e.by != *e.change.owner:
+	case e.change.owner != nil && e.by != "admin" && !e.is(*e.change.owner):
 		return s, 403, "forbidden"
 	case s.phase != made, !permitted && e.by != "":
 		return s, 404, "not-found"
@@ -283,14 +282,14 @@ func (s linkState) claim(e event, now int64) (next linkState, status int, result
 	switch {
 	case s.phase != made:
 		return s, 200, "gone"
-	case s.owner == e.by:
+	case s.owner == *e.change.owner || e.is(s.owner):
 		return s, 200, "already yours"
 	case s.owner != "" || !e.token:
 		return s, 200, "invalid"
 	case !s.live(now): // also a disabled one, or its new owner could undo what an admin did
 		return s, 200, "gone"
 	}
-	next.owner, next.etag = e.by, ""
+	next.owner, next.etag = *e.change.owner, ""
 	if !e.keep {
 		next.end = 0
 	}

@@ -61,7 +61,8 @@ func settingsOf(connectionString, prefix, pageSize string) (app.Settings, error)
 		"CLICKS_TABLE_NAME": prefix + "ShortUrlsClicks", "CLICK_TOTALS_TABLE_NAME": prefix +
 			"ShortUrlsClickTotals",
 		"CACHE_SIZE_MB": "1", "GC_MAX_SECONDS": "60", "GC_PAGE_SIZE": pageSize,
-		"ADMIN_KEY":            adminKey,
+		"ADMIN_KEY":   adminKey,
+		"OIDC_ISSUER": issuer, "OIDC_CLIENT_ID": clientID, "OIDC_GROUPS_CLAIM": "groups",
 		"CLICKS_FLUSH_SECONDS": "1", "RATE_SHORTEN_PER_MINUTE": "0", "RATE_UNKNOWN_PER_MINUTE": "0",
 		"RATE_API_PER_MINUTE":  "0",
 		"CHANGES_SECONDS":      cmp.Or(os.Getenv("NODE_CHANGES"), "1"),

@@ -60,6 +60,7 @@ var (
 var emulator azurite.Ports
 
 func TestMain(m *testing.M) {
+	http.DefaultTransport = provider{http.DefaultTransport}
 	if os.Getenv("NODE_STORAGE") != "" {
 		fmt.Fprintln(os.Stderr, serveNode())
 		os.Exit(1)
@@ -128,6 +129,8 @@ type round struct {
 	anyCase bool
 	// In others, links are changed more often than followed, and there are few links at a time.
 	change bool
+	team   bool // in others, some owners are a team and its members
+	owners []string
 
 	mu         sync.Mutex
 	history    []event
@@ -220,6 +223,7 @@ func newRound(t *testing.T, s setup) (r *round, end func()) {
 	if r.count == nil {
 		r.count = new(tally)
 	}
+	r.team = s.seed%2 == 1
 	r.tables.DeletedKeep, r.tables.TombstoneFor = deletedKeep, tombstoneFor
 	r.tables.Now = r.latest
 	for i := range cmp.Or(s.nodes, *nodes) {
@@ -246,8 +250,8 @@ func random(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 
 func play(t *testing.T, seed uint64, count *tally) []string {
 	r, end := newRound(t, setup{seed: seed, count: count})
 	defer end()
-	for _, owner := range owners {
-		r.newKey(r.nodes[0], owner)
+	r.enrol()
+	for _, owner := range r.owners {
 		if len(r.keys[owner]) == 0 {
 			return append(r.violations, "no key can be made although all is well")
 		}

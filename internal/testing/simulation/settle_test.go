@@ -76,9 +76,10 @@ func (r *round) succeed() {
 		r.mu.Lock()
 		token := r.tokens[a]
 		r.mu.Unlock()
-		claim := event{op: "claim", by: k.owner, token: true, alias: a}
-		got := r.do(&claim, n, k, "POST", "/api/claims", map[string]any{"claims": []any{
-			r.in(map[string]any{"alias": a, "claimToken": token})}})
+		claim := about("claim", k, a)
+		claim.token, claim.change.owner = true, new(k.acts())
+		got := r.do(&claim, n, k, "POST", "/api/claims", k.to(map[string]any{"claims": []any{
+			r.in(map[string]any{"alias": a, "claimToken": token})}}))
 		if len(got.Results) == 1 {
 			claim.problem = got.Results[0].Result
 		}
@@ -90,8 +91,8 @@ func (r *round) succeed() {
 		deleted := r.delete(n, k, a)
 		restored := r.restore(n, k, a)
 		given := about("edit", admin, a)
-		given.change.owner = new(owners[0])
-		r.do(&given, n, admin, "PATCH", "/api/links/"+a, map[string]any{"owner": owners[0]})
+		given.change.owner = &r.owners[0]
+		r.do(&given, n, admin, "PATCH", "/api/links/"+a, map[string]any{"owner": r.owners[0]})
 		r.record(given)
 		past := r.past(n, admin, a, false)
 		if made.status != 201 || claim.problem != "claimed" || edit.status != 200 ||
@@ -213,7 +214,7 @@ func (r *round) lastKeys() []*key {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	keys := []*key{admin}
-	for _, owner := range owners {
+	for _, owner := range r.owners {
 		keys = append(keys, r.keys[owner][len(r.keys[owner])-1])
 	}
 	return keys

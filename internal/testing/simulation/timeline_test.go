@@ -68,7 +68,6 @@ func timelines(history []event) map[string]*timeline {
 			t.deleted = append(t.deleted, write[bool]{e.op == "delete", e.call, ret, e.node, false})
 			continue
 		case "claim":
-			t.owner = append(t.owner, write[string]{e.by, e.call, ret, e.node, false})
 			if !e.keep {
 				c.end = new(int64)
 			}

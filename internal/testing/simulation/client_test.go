@@ -55,8 +55,15 @@ type body struct {
 	At                                        time.Time // of a change in a history
 	By, What                                  string
 	Before                                    map[string]any
-	Results                                   []struct{ Alias, Result string }
+	Results                                   []struct {
+		Alias, Result string
+		Status        int
+		Link, Problem body
+	}
 }
+
+// problem returns the name of the kind of problem in a response.
+func problem(b body) string { return strings.TrimPrefix(b.Type, "/problems/") }
 
 func (b body) view() view {
 	v := view{alias: b.Alias, url: b.LongURL, tags: strings.Join(b.Tags, " "), disabled: b.Disabled,
@@ -72,14 +79,16 @@ func (b body) view() view {
 	return v
 }
 
-// do sends a request with a credential, which may be nil, and fills in the event. It returns the
-// body of the response.
+// do sends a request with a credential, which may be nil, and fills in the event. What it sends is
+// a file as a string, or anything else as JSON. It returns the body of the response.
 func (r *round) do(e *event, n *node, k *key, method, path string, send any) body {
 	var data []byte
-	if send != nil {
+	if file, ok := send.(string); ok {
+		data = []byte(file)
+	} else if send != nil {
 		data, _ = json.Marshal(send)
-		e.sent = string(data)
 	}
+	e.sent = string(data)
 	r.count.requests.Add(1)
 	run := n.run.Load()
 	e.node, e.jump, e.from, e.call = n, n.jump.Load(), n.clock().Unix(), r.real()
@@ -121,7 +130,7 @@ func (r *round) do(e *event, n *node, k *key, method, path string, send any) bod
 		!strings.Contains(alias, "/") {
 		run.clicked(r.name(alias), e.status)
 	}
-	e.problem, e.told = strings.TrimPrefix(got.Type, "/problems/"), got.view()
+	e.problem, e.told = problem(got), got.view()
 	if e.slow() {
 		n.mayHaveFailed(append(strings.Split(e.alias, ","), e.told.alias, keyReads)...)
 	}
@@ -248,6 +257,14 @@ func (r *round) act(rng *rand.Rand) {
 	}
 	r.quiet.RLock()
 	defer r.quiet.RUnlock()
+	switch rng.IntN(24) {
+	case 0:
+		r.bulk(n, r.someKey(rng), rng)
+		return
+	case 1, 2:
+		r.importFile(n, r.someKey(rng), rng)
+		return
+	}
 	if r.change {
 		p = often(p)
 	}
@@ -330,9 +347,10 @@ func (r *round) someOwn(rng *rand.Rand) (k *key, alias string) {
 	return k, a
 }
 
-func (r *round) shorten(n *node, k *key, longURL, alias string, end int64) event {
-	e := event{op: "shorten", alias: alias, change: change{url: &longURL, end: &end}}
-	send := map[string]any{"longUrl": longURL}
+// wish returns the event of a shorten, before it is sent, and what is to be sent.
+func (r *round) wish(k *key, longURL, alias string, end int64) (e event, send map[string]any) {
+	e = event{op: "shorten", alias: alias, change: change{url: &longURL, end: &end}}
+	send = map[string]any{"longUrl": longURL}
 	if end != 0 {
 		send["expiresAtUtc"] = time.Unix(end, 0).UTC()
 	}
@@ -342,7 +360,12 @@ func (r *round) shorten(n *node, k *key, longURL, alias string, end int64) event
 	if k != nil {
 		e.by = k.acts()
 	}
-	got := r.do(&e, n, k, "POST", "/api/shorten", r.in(k.to(send)))
+	return e, r.in(k.to(send))
+}
+
+func (r *round) shorten(n *node, k *key, longURL, alias string, end int64) event {
+	e, send := r.wish(k, longURL, alias, end)
+	got := r.do(&e, n, k, "POST", "/api/shorten", send)
 	if got.ClaimToken != "" {
 		r.mu.Lock()
 		r.tokens[got.Alias] = got.ClaimToken
@@ -477,9 +500,7 @@ func (r *round) claim(n *node, k *key, rng *rand.Rand) {
 	call := event{alias: claims[0].Alias + "," + claims[1].Alias}
 	got := r.do(&call, n, k, "POST", "/api/claims", k.to(map[string]any{"claims": claims}))
 	for i, e := range events {
-		e.node, e.jump, e.call, e.ret, e.from, e.until, e.latest = n, call.jump, call.call,
-			call.ret, call.from, call.until, call.latest
-		e.status, e.problem = call.status, call.problem
+		e = e.within(call)
 		if len(got.Results) == len(claims) {
 			e.problem = got.Results[i].Result
 		}

@@ -77,6 +77,8 @@ func (s linkState) step(e linkEvent) (possible []linkState) {
 
 func (s linkState) any(e linkEvent) []linkState {
 	switch {
+	case e.op == "import", e.op == "dry run":
+		return s.imported(e)
 	case e.op == "shorten" && (e.choice() || e.status == 201):
 		return s.create(e)
 	case e.op == "shorten":

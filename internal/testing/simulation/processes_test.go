@@ -75,16 +75,16 @@ func TestMain(m *testing.M) {
 // tally counts what happened in all rounds.
 type tally struct {
 	rounds, acts, requests, unknown, faults, kills, stops, outages, advances, reaps, flushes,
-	rollUps, checks, repairs, clicks, lost, unchecked atomic.Int64
+	rollUps, checks, repairs, clicks, lost, unchecked, bulks, imports atomic.Int64
 }
 
 func (c *tally) String() string {
 	return fmt.Sprintf("%d rounds, %d requests (%d of unknown outcome), %d faulty storage calls, "+
-		"%d kills, %d stops, %d outages, %d clock changes, %d reaps, %d flushes, %d roll-ups, "+
+		"%d bulks, %d imports, %d kills, %d stops, %d outages, %d clock changes, %d reaps, %d flushes, %d roll-ups, "+
 		"%d checks that mended %d rows, %d clicks saved (at most %d lost by kills), "+
 		"%d objects not checked in time",
-		c.rounds.Load(), c.requests.Load(), c.unknown.Load(), c.faults.Load(), c.kills.Load(),
-		c.stops.Load(), c.outages.Load(), c.advances.Load(), c.reaps.Load(), c.flushes.Load(),
+		c.rounds.Load(), c.requests.Load(), c.unknown.Load(), c.faults.Load(), c.bulks.Load(),
+		c.imports.Load(), c.kills.Load(), c.stops.Load(), c.outages.Load(), c.advances.Load(), c.reaps.Load(), c.flushes.Load(),
 		c.rollUps.Load(), c.checks.Load(), c.repairs.Load(), c.clicks.Load(), c.lost.Load(),
 		c.unchecked.Load())
 }
@@ -172,7 +172,7 @@ func (r *round) spelled(path string, n *node) string {
 	const links = "/api/links/"
 	start, rest := "/", ""
 	switch {
-	case strings.HasPrefix(path, links):
+	case strings.HasPrefix(path, links) && path != links+"bulk":
 		start = links
 	case strings.Contains(path[1:], "/"):
 		return path

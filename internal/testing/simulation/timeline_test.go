@@ -56,13 +56,14 @@ func timelines(history []event) map[string]*timeline {
 		}
 		c := e.change
 		switch e.op {
-		case "shorten":
+		case "shorten", "import":
 			if e.status == 200 || alias == "" {
 				continue
 			}
+			disabled := c.disabled != nil && *c.disabled
 			t.made = append(t.made, write[bool]{true, e.call, ret, e.node, false})
 			t.owner = append(t.owner, write[string]{e.by, e.call, ret, e.node, false})
-			t.disabled = append(t.disabled, write[bool]{false, e.call, ret, e.node, false})
+			t.disabled = append(t.disabled, write[bool]{disabled, e.call, ret, e.node, false})
 			t.deleted = append(t.deleted, write[bool]{false, e.call, ret, e.node, false})
 		case "delete", "restore":
 			t.deleted = append(t.deleted, write[bool]{e.op == "delete", e.call, ret, e.node, false})

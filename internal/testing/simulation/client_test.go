@@ -47,6 +47,7 @@ type use struct {
 // body has the members of responses.
 type body struct {
 	Alias, LongURL, ClaimToken, Type, Key, ID string
+	Host                                      string
 	ExpiresAtUTC, DeletedAtUTC                time.Time
 	Owner, Title, NextCursor                  *string
 	Tags                                      []string
@@ -131,6 +132,9 @@ func (r *round) do(e *event, n *node, k *key, method, path string, send any) bod
 		run.clicked(r.name(alias), e.status)
 	}
 	e.problem, e.told = problem(got), got.view()
+	if e.ret-e.call > int64(waits) {
+		n.mayHaveFailed(stateCalls)
+	}
 	if e.slow() {
 		n.mayHaveFailed(append(strings.Split(e.alias, ","), e.told.alias, keyReads)...)
 	}
@@ -158,6 +162,10 @@ func (r *round) record(e event) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if e.problem == "target-blocked" && e.op != "edit" {
+		r.refused = append(r.refused, e) // before anything was read or written
+		return
+	}
 	r.history = append(r.history, e)
 	if e.etag != "" {
 		r.etags[e.alias] = e.etag
@@ -178,7 +186,7 @@ const (
 )
 
 func (r *round) url(i int) string {
-	return fmt.Sprintf("https://example.com/%s/%d", r.prefix, i)
+	return fmt.Sprintf("https://%d.example.com/%s", i, r.prefix)
 }
 func (r *round) chosen(i int) string         { return fmt.Sprintf("own-%s-%d", r.prefix, i) }
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
@@ -257,6 +265,9 @@ func (r *round) act(rng *rand.Rand) {
 	}
 	r.quiet.RLock()
 	defer r.quiet.RUnlock()
+	if r.blocking && r.changeHosts(n, rng) {
+		return
+	}
 	switch rng.IntN(24) {
 	case 0:
 		r.bulk(n, r.someKey(rng), rng)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// bulk shortens a few URLs in one call.
-func (r *round) bulk(n *node, k *key, rng *rand.Rand) {
+// bulk shortens a few URLs in one call. It returns an event for each.
+func (r *round) bulk(n *node, k *key, rng *rand.Rand) []event {
 	var call event
 	var events []event
 	var links []any
@@ -28,6 +28,7 @@ func (r *round) bulk(n *node, k *key, rng *rand.Rand) {
 	r.count.bulks.Add(1)
 	got := r.do(&call, n, k, "POST", "/api/links/bulk", map[string]any{"links": links})
 	r.results(call, got, events)
+	return events
 }
 
 // results records what became of the links of one call.
@@ -55,8 +56,8 @@ func (r *round) results(call event, got body, events []event) {
 	}
 }
 
-// importFile imports a few links, or tries what would become of them.
-func (r *round) importFile(n *node, k *key, rng *rand.Rand) {
+// importFile imports a few links, or tries what would become of them. It returns an event for each.
+func (r *round) importFile(n *node, k *key, rng *rand.Rand) []event {
 	query, op := url.Values{"format": {pick(rng, []string{"ndjson", "auto"})}}, "import"
 	if rng.IntN(4) == 0 {
 		query.Set("dryRun", "true")
@@ -115,6 +116,7 @@ func (r *round) importFile(n *node, k *key, rng *rand.Rand) {
 	if without.status == 200 && (len(got.Results) != 1 || got.Results[0].Status != 400) {
 		r.violation("a link without an alias was imported: %v", without)
 	}
+	return events
 }
 
 // imported handles a link of a file, or what a dry run says of it.

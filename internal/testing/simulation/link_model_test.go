@@ -48,10 +48,12 @@ var linkModel = porcupine.NondeterministicModel{
 // linkEvent is an event in the history of one link.
 type linkEvent struct {
 	event
-	of    string         // the link's alias
-	whole []past         // the longest history that a response told of
-	ended bool           // whole has all changes
-	tells map[string]int // how many responses tell of each ETag
+	of    string // the link's alias
+	whole []past // the longest history that a response told of
+	ended bool   // whole has all changes
+	// blocked and free: the host of the URL that an edit asks for may be so.
+	blocked, free bool
+	tells         map[string]int // how many responses tell of each ETag
 }
 
 // step returns the possible states after an event. A history that was told later says which changes
@@ -92,6 +94,14 @@ func (s linkState) any(e linkEvent) []linkState {
 	var all []linkState
 	for _, late := range []bool{false, true} {
 		next, status, problem := s.apply(e.event, late)
+		if status == 200 && e.op == "edit" && next.url != s.url {
+			if e.blocked && e.problem == "target-blocked" {
+				return []linkState{s}
+			}
+			if !e.free {
+				continue
+			}
+		}
 		if status != e.status || problem != e.problem {
 			continue
 		}
@@ -417,6 +427,7 @@ func links(history []event) map[string][]event {
 
 // checkLinks checks the history of each link.
 func (r *round) checkLinks(history []event) {
+	hosts := r.blocks()
 	for alias, part := range links(history) {
 		var operations []porcupine.Operation
 		var told event
@@ -430,8 +441,12 @@ func (r *round) checkLinks(history []event) {
 			}
 		}
 		for _, e := range part {
-			operations = append(operations, operation(e, linkEvent{e, alias, told.past, told.last,
-				tells}))
+			of := linkEvent{event: e, of: alias, whole: told.past, ended: told.last, tells: tells}
+			if e.op == "edit" && e.change.url != nil {
+				may, must := hosts.of(*e.change.url, e)
+				of.blocked, of.free = may, !must
+			}
+			operations = append(operations, operation(e, of))
 		}
 		r.linearizable(linkModel, operations, "a link", func() []event { return part })
 	}

@@ -44,6 +44,8 @@ const (
 	// retried is how long after a failed read a node may use its cached entry without asking again,
 	// by its own clock.
 	retried = 5 * time.Second
+	// waits is a little less than a request waits for news of blocked hosts.
+	waits = 400 * time.Millisecond
 )
 
 // settingsOf returns the settings of a node.
@@ -231,14 +233,17 @@ func (n *node) note(c faultproxy.Call) {
 	switch {
 	case c.Target == n.round.tables.Keys:
 		name = keyReads
+	case c.Target == n.round.tables.State:
+		name = stateCalls
 	case c.Operation == "UpdateEntity":
 		name = writesOf(c.Partition)
 	}
 	n.failed[name] = append(n.failed[name], n.round.real())
 }
 
-// keyReads is the name under which failed has all reads of keys.
-const keyReads = "keys"
+// keyReads is the name under which failed has all reads of keys, and stateCalls that of all calls
+// for announcements and blocked hosts.
+const keyReads, stateCalls = "keys", "state"
 
 // writesOf returns the name under which failed has writes of links in a partition. The partition's
 // own name is for reads.

@@ -161,7 +161,8 @@ func simulate(t *testing.T, p plan, c *tally) (violations []string, trace string
 			}, "S"),
 			tokens: map[string]string{}, etags: map[string]string{}, owner: map[string]string{},
 			keys: map[string][]*key{}}
-		r.quiet.off, r.change, r.team = true, p.seed%2 == 1, p.seed/6%2 == 1
+		r.quiet.off, r.change = true, p.seed%2 == 1
+		r.team, r.blocking = p.seed/6%2 == 1, p.seed/12%2 == 1
 		switch p.seed % 3 {
 		case 1:
 			r.domain = domain

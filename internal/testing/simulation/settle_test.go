@@ -28,6 +28,7 @@ func (r *round) settle() {
 		}
 		n.proxy.Wait()
 	}
+	r.unblock()
 	// After that, cached entries are not trusted any more, and listed keys without a key are old.
 	r.advance(2 * time.Minute)
 	// If a link was renewed while the reaper was about to end it, and storage failed at that
@@ -63,6 +64,7 @@ func (r *round) check() {
 	r.checkTimes(history)
 	r.checkLists(history)
 	r.checkKeys()
+	r.checkHosts(history)
 	r.checkLinks(history)
 	r.checkSlots(history)
 }
@@ -95,12 +97,31 @@ func (r *round) succeed() {
 		r.do(&given, n, admin, "PATCH", "/api/links/"+a, map[string]any{"owner": r.owners[0]})
 		r.record(given)
 		past := r.past(n, admin, a, false)
+		rng := random(1, uint64(i))
+		for _, e := range slices.Concat(r.bulk(n, k, rng), r.importFile(n, k, rng)) {
+			if !e.known() {
+				r.violation("%v, although all is well", e)
+			}
+		}
 		if made.status != 201 || claim.problem != "claimed" || edit.status != 200 ||
 			deleted.status != 204 || restored.status != 200 || given.status != 200 ||
 			past.status != 200 {
 			r.violation("not all succeeds although all is well:\n%s",
 				text([]event{made, claim, edit, deleted, restored, given, past}))
 		}
+	}
+}
+
+// unblock ends the blocks of all hosts.
+func (r *round) unblock() {
+	n := r.nodes[0]
+	for _, host := range hosts {
+		if e := r.block(n, "unblock", host); e.status != 204 && e.status != 404 {
+			r.violation("%v, although all is well", e)
+		}
+	}
+	if e := r.listHosts(n); e.status != 200 || e.listed != nil {
+		r.violation("%v, although all hosts are free", e)
 	}
 }
 

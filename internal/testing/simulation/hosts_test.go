@@ -15,7 +15,8 @@ var hosts = []string{"0.example.com", "example.com"}
 
 // covers reports whether a block of a host holds for a URL.
 func covers(host, longURL string) bool {
-	return strings.HasPrefix(longURL, "https://"+host+"/") || strings.Contains(longURL, "."+host+"/")
+	of, _, _ := strings.Cut(strings.TrimPrefix(longURL, "https://"), "/")
+	return of == host || strings.HasSuffix(of, "."+host)
 }
 
 // block blocks a host, or ends that.
@@ -121,11 +122,11 @@ func (r *round) checkHosts(history []event) {
 		}
 	}
 	for _, e := range slices.Concat(history, r.refused) {
-		blocked, made := strings.HasSuffix(e.problem, "-blocked"), e.status == 200 || e.status == 201
+		blocked := strings.HasSuffix(e.problem, "-blocked")
 		var urls []string
 		switch e.op {
 		case "shorten", "import", "dry run":
-			if blocked || made && !e.birth {
+			if blocked || (e.status == 200 || e.status == 201) && !e.birth {
 				urls = append(urls, *e.change.url)
 			}
 		case "follow":

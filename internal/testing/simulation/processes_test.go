@@ -81,11 +81,13 @@ type tally struct {
 
 func (c *tally) String() string {
 	return fmt.Sprintf("%d rounds, %d requests (%d of unknown outcome), %d faulty storage calls, "+
-		"%d bulks, %d imports, %d blocks, %d kills, %d stops, %d outages, %d clock changes, %d reaps, %d flushes, %d roll-ups, "+
+		"%d bulks, %d imports, %d blocks, "+
+		"%d kills, %d stops, %d outages, %d clock changes, %d reaps, %d flushes, %d roll-ups, "+
 		"%d checks that mended %d rows, %d clicks saved (at most %d lost by kills), "+
 		"%d objects not checked in time",
 		c.rounds.Load(), c.requests.Load(), c.unknown.Load(), c.faults.Load(), c.bulks.Load(),
-		c.imports.Load(), c.blocks.Load(), c.kills.Load(), c.stops.Load(), c.outages.Load(), c.advances.Load(), c.reaps.Load(), c.flushes.Load(),
+		c.imports.Load(), c.blocks.Load(), c.kills.Load(),
+		c.stops.Load(), c.outages.Load(), c.advances.Load(), c.reaps.Load(), c.flushes.Load(),
 		c.rollUps.Load(), c.checks.Load(), c.repairs.Load(), c.clicks.Load(), c.lost.Load(),
 		c.unchecked.Load())
 }

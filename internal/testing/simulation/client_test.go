@@ -4,10 +4,12 @@ package simulation
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -16,12 +18,25 @@ import (
 // key is a credential.
 type key struct {
 	owner, id, secret string
+	groups            []string // of a member
+	as                string   // the group for which a member acts
 	// revoking is when somebody began to revoke the key, and revoked when that was acknowledged.
 	// Both are real times, in Unix nanoseconds.
 	revoking, revoked int64
 }
 
 var admin = &key{owner: "admin", secret: adminKey}
+
+// acts returns the owner whose links the key makes, claims and lists.
+func (k *key) acts() string { return cmp.Or(k.as, k.owner) }
+
+// to adds to what is sent for whom a member acts.
+func (k *key) to(send map[string]any) map[string]any {
+	if k != nil && k.as != "" {
+		send["owner"] = k.as
+	}
+	return send
+}
 
 // use is one use of a key.
 type use struct {
@@ -32,6 +47,7 @@ type use struct {
 // body has the members of responses.
 type body struct {
 	Alias, LongURL, ClaimToken, Type, Key, ID string
+	Host                                      string
 	ExpiresAtUTC, DeletedAtUTC                time.Time
 	Owner, Title, NextCursor                  *string
 	Tags                                      []string
@@ -40,8 +56,15 @@ type body struct {
 	At                                        time.Time // of a change in a history
 	By, What                                  string
 	Before                                    map[string]any
-	Results                                   []struct{ Alias, Result string }
+	Results                                   []struct {
+		Alias, Result string
+		Status        int
+		Link, Problem body
+	}
 }
+
+// problem returns the name of the kind of problem in a response.
+func problem(b body) string { return strings.TrimPrefix(b.Type, "/problems/") }
 
 func (b body) view() view {
 	v := view{alias: b.Alias, url: b.LongURL, tags: strings.Join(b.Tags, " "), disabled: b.Disabled,
@@ -57,14 +80,16 @@ func (b body) view() view {
 	return v
 }
 
-// do sends a request with a credential, which may be nil, and fills in the event. It returns the
-// body of the response.
+// do sends a request with a credential, which may be nil, and fills in the event. What it sends is
+// a file as a string, or anything else as JSON. It returns the body of the response.
 func (r *round) do(e *event, n *node, k *key, method, path string, send any) body {
 	var data []byte
-	if send != nil {
+	if file, ok := send.(string); ok {
+		data = []byte(file)
+	} else if send != nil {
 		data, _ = json.Marshal(send)
-		e.sent = string(data)
 	}
+	e.sent = string(data)
 	r.count.requests.Add(1)
 	run := n.run.Load()
 	e.node, e.jump, e.from, e.call = n, n.jump.Load(), n.clock().Unix(), r.real()
@@ -106,7 +131,10 @@ func (r *round) do(e *event, n *node, k *key, method, path string, send any) bod
 		!strings.Contains(alias, "/") {
 		run.clicked(r.name(alias), e.status)
 	}
-	e.problem, e.told = strings.TrimPrefix(got.Type, "/problems/"), got.view()
+	e.problem, e.told = problem(got), got.view()
+	if e.ret-e.call > int64(waits) {
+		n.mayHaveFailed(stateCalls)
+	}
 	if e.slow() {
 		n.mayHaveFailed(append(strings.Split(e.alias, ","), e.told.alias, keyReads)...)
 	}
@@ -115,6 +143,9 @@ func (r *round) do(e *event, n *node, k *key, method, path string, send any) bod
 		if e.status != 0 && e.status != 503 {
 			r.violation("%v", e)
 		}
+	}
+	if e.status == 401 && k != nil && k.id == "" {
+		r.violation("%v: the credential cannot be revoked", e)
 	}
 	if k != nil && k.id != "" {
 		r.mu.Lock()
@@ -131,6 +162,10 @@ func (r *round) record(e event) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if e.problem == "target-blocked" && e.op != "edit" {
+		r.refused = append(r.refused, e) // before anything was read or written
+		return
+	}
 	r.history = append(r.history, e)
 	if e.etag != "" {
 		r.etags[e.alias] = e.etag
@@ -150,11 +185,8 @@ const (
 	chosen = 2 // the number of aliases that they choose
 )
 
-// owners have keys of their own. The admin, who may have links too, is not among them.
-var owners = []string{"alice", "bob"}
-
 func (r *round) url(i int) string {
-	return fmt.Sprintf("https://example.com/%s/%d", r.prefix, i)
+	return fmt.Sprintf("https://%d.example.com/%s", i, r.prefix)
 }
 func (r *round) chosen(i int) string         { return fmt.Sprintf("own-%s-%d", r.prefix, i) }
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
@@ -184,8 +216,16 @@ func (r *round) someKeyOf(rng *rand.Rand, alias string) *key {
 	if !r.change || p < 2 || len(keys) == 0 {
 		return r.someKey(rng)
 	}
-	if p < 7 {
+	if p < 7 && !r.team || p < 4 {
 		return admin
+	}
+	return r.oneOf(rng, keys)
+}
+
+// oneOf returns a key of an owner: the newest, or that of any member of the team.
+func (r *round) oneOf(rng *rand.Rand, keys []*key) *key {
+	if keys[0].as != "" {
+		return pick(rng, keys)
 	}
 	return keys[len(keys)-1]
 }
@@ -194,13 +234,13 @@ func (r *round) someKeyOf(rng *rand.Rand, alias string) *key {
 func (r *round) someKey(rng *rand.Rand) *key {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	owner := rng.IntN(len(owners) + 1)
-	if owner == len(owners) {
+	owner := rng.IntN(len(r.owners) + 1)
+	if owner == len(r.owners) {
 		return admin
 	}
-	keys := r.keys[owners[owner]]
+	keys := r.keys[r.owners[owner]]
 	if rng.IntN(5) > 0 {
-		return keys[len(keys)-1]
+		return r.oneOf(rng, keys)
 	}
 	return pick(rng, keys)
 }
@@ -225,6 +265,17 @@ func (r *round) act(rng *rand.Rand) {
 	}
 	r.quiet.RLock()
 	defer r.quiet.RUnlock()
+	if r.blocking && r.changeHosts(n, rng) {
+		return
+	}
+	switch rng.IntN(24) {
+	case 0:
+		r.bulk(n, r.someKey(rng), rng)
+		return
+	case 1, 2:
+		r.importFile(n, r.someKey(rng), rng)
+		return
+	}
 	if r.change {
 		p = often(p)
 	}
@@ -307,9 +358,10 @@ func (r *round) someOwn(rng *rand.Rand) (k *key, alias string) {
 	return k, a
 }
 
-func (r *round) shorten(n *node, k *key, url, alias string, end int64) event {
-	e := event{op: "shorten", alias: alias, change: change{url: &url, end: &end}}
-	send := map[string]any{"longUrl": url}
+// wish returns the event of a shorten, before it is sent, and what is to be sent.
+func (r *round) wish(k *key, longURL, alias string, end int64) (e event, send map[string]any) {
+	e = event{op: "shorten", alias: alias, change: change{url: &longURL, end: &end}}
+	send = map[string]any{"longUrl": longURL}
 	if end != 0 {
 		send["expiresAtUtc"] = time.Unix(end, 0).UTC()
 	}
@@ -317,9 +369,14 @@ func (r *round) shorten(n *node, k *key, url, alias string, end int64) event {
 		send["alias"] = alias
 	}
 	if k != nil {
-		e.by = k.owner
+		e.by = k.acts()
 	}
-	got := r.do(&e, n, k, "POST", "/api/shorten", r.in(send))
+	return e, r.in(k.to(send))
+}
+
+func (r *round) shorten(n *node, k *key, longURL, alias string, end int64) event {
+	e, send := r.wish(k, longURL, alias, end)
+	got := r.do(&e, n, k, "POST", "/api/shorten", send)
 	if got.ClaimToken != "" {
 		r.mu.Lock()
 		r.tokens[got.Alias] = got.ClaimToken
@@ -338,7 +395,7 @@ func (r *round) follow(n *node, alias string) event {
 
 // about returns an event of a credential and a link.
 func about(op string, k *key, alias string) event {
-	return event{op: op, by: k.owner, token: k.owner == "", alias: alias}
+	return event{op: op, by: k.owner, groups: k.groups, token: k.owner == "", alias: alias}
 }
 
 func (r *round) read(n *node, k *key, alias string) event {
@@ -396,8 +453,11 @@ func (r *round) edit(n *node, k *key, alias string, rng *rand.Rand) {
 		send["tags"] = []string{*e.change.tags}
 	}
 	if r.change && rng.IntN(4) > 0 || rng.IntN(4) == 0 {
-		e.change.owner = new(pick(rng, owners))
-		if rng.IntN(4) == 0 {
+		e.change.owner = new(pick(rng, r.owners))
+		switch {
+		case len(k.groups) > 0 && rng.IntN(4) > 0: // handed over to the team, or taken back
+			e.change.owner = new(pick(rng, []string{k.owner, k.groups[0]}))
+		case rng.IntN(4) == 0:
 			e.change.owner = &admin.owner
 		}
 		send["owner"] = *e.change.owner
@@ -444,15 +504,14 @@ func (r *round) claim(n *node, k *key, rng *rand.Rand) {
 		}
 		r.mu.Unlock()
 		claims = append(claims, c)
-		events = append(events, event{op: "claim", by: k.owner, token: c.Token != "tnc_wrong",
-			alias: c.Alias, keep: c.KeepExpiry})
+		e := about("claim", k, c.Alias)
+		e.token, e.keep, e.change.owner = c.Token != "tnc_wrong", c.KeepExpiry, new(k.acts())
+		events = append(events, e)
 	}
 	call := event{alias: claims[0].Alias + "," + claims[1].Alias}
-	got := r.do(&call, n, k, "POST", "/api/claims", map[string]any{"claims": claims})
+	got := r.do(&call, n, k, "POST", "/api/claims", k.to(map[string]any{"claims": claims}))
 	for i, e := range events {
-		e.node, e.jump, e.call, e.ret, e.from, e.until, e.latest = n, call.jump, call.call,
-			call.ret, call.from, call.until, call.latest
-		e.status, e.problem = call.status, call.problem
+		e = e.within(call)
 		if len(got.Results) == len(claims) {
 			e.problem = got.Results[i].Result
 		}
@@ -472,8 +531,9 @@ func (r *round) knows(alias string) bool {
 
 // list lists the links of an owner. It reveals links that no response told of when they were made.
 func (r *round) list(n *node, k *key) (items []body, complete bool) {
-	all := event{op: "list", by: k.owner, call: r.real()}
-	for path := "/api/links?limit=20"; ; {
+	all := event{op: "list", by: k.acts(), call: r.real()}
+	first := "/api/links?limit=20&owner=" + url.QueryEscape(k.acts())
+	for path := first; ; {
 		var e event
 		got := r.do(&e, n, k, "GET", path, nil)
 		if e.status != 200 {
@@ -481,9 +541,9 @@ func (r *round) list(n *node, k *key) (items []body, complete bool) {
 		}
 		for _, item := range got.Items {
 			e := e
-			e.op, e.by, e.alias, e.told, e.etag = "read", k.owner, item.Alias, item.view(), ""
-			if e.told.owner != k.owner {
-				r.violation("the list of %s has %+v", k.owner, e.told)
+			e.op, e.by, e.alias, e.told, e.etag = "read", k.acts(), item.Alias, item.view(), ""
+			if e.told.owner != k.acts() {
+				r.violation("the list of %s has %+v", k.acts(), e.told)
 			}
 			if r.sim != nil && !r.sim.resting() && !r.knows(item.Alias) {
 				continue // its create is still under way, and may take the link back
@@ -499,7 +559,7 @@ func (r *round) list(n *node, k *key) (items []body, complete bool) {
 			r.record(all)
 			return items, true
 		}
-		path = "/api/links?limit=20&cursor=" + *got.NextCursor
+		path = first + "&cursor=" + *got.NextCursor
 	}
 }
 
@@ -516,7 +576,10 @@ func (r *round) newKey(n *node, owner string) {
 
 // renewKey makes a new key for an owner. It also revokes the previous key, if there is one.
 func (r *round) renewKey(n *node, rng *rand.Rand) {
-	owner := pick(rng, owners)
+	owner := pick(rng, r.owners)
+	if r.keys[owner][0].id == "" {
+		owner = r.owners[0] // members sign in
+	}
 	r.newKey(n, owner)
 	r.mu.Lock()
 	keys := r.keys[owner]

@@ -13,14 +13,15 @@ import (
 
 // event is a request of a client with its response.
 type event struct {
-	// op is shorten, follow, read, list, history, edit, delete, restore or claim.
+	// op is shorten, follow, read, list, history, edit, delete, restore, claim, import or dry run.
 	op     string
-	by     string // an owner, "admin", or "" for nobody
-	token  bool   // the link's claim token was presented
-	alias  string // the link's; for shorten, the chosen alias or ""
-	change change // for shorten, the wanted link
-	match  string // If-Match
-	keep   bool   // for claim: keep the link's end
+	by     string   // an owner, "admin", or "" for nobody; for shorten and import, the link's owner
+	groups []string // of a member
+	token  bool     // the link's claim token was presented
+	alias  string   // the link's; for shorten, the chosen alias or ""
+	change change   // for shorten and import, the wanted link
+	match  string   // If-Match
+	keep   bool     // for claim: keep the link's end
 
 	node        *node
 	call, ret   int64 // real, in Unix nanoseconds
@@ -43,9 +44,22 @@ type event struct {
 	ends  []int64 // of a birth: earlier ends with which the link may have been made
 }
 
+// within returns the event of one link of a call for several links.
+func (e event) within(call event) event {
+	e.node, e.jump, e.call, e.ret = call.node, call.jump, call.call, call.ret
+	e.from, e.until, e.latest, e.sent = call.from, call.until, call.latest, call.sent
+	e.status, e.problem = call.status, call.problem
+	return e
+}
+
 // known reports whether the response tells the outcome of the request. Otherwise the request may
 // have taken effect, or may take effect later.
 func (e event) known() bool { return 200 <= e.status && e.status < 500 }
+
+// is reports whether an owner is the caller or a group of the caller.
+func (e event) is(owner string) bool {
+	return owner != "" && (e.by == owner || slices.Contains(e.groups, owner))
+}
 
 // choice reports whether the event is a shorten with a chosen alias.
 func (e event) choice() bool { return e.op == "shorten" && e.alias != "" }
@@ -69,7 +83,7 @@ type view struct {
 type change struct {
 	url, title, tags, owner *string
 	end                     *int64 // 0: never
-	disabled                *bool
+	disabled, locked        *bool  // locked only by a file
 }
 
 func (c change) apply(v view) view {
@@ -78,6 +92,7 @@ func (c change) apply(v view) view {
 	set(&v.tags, c.tags)
 	set(&v.end, c.end)
 	set(&v.disabled, c.disabled)
+	set(&v.locked, c.locked)
 	set(&v.owner, c.owner)
 	return v
 }
@@ -135,7 +150,7 @@ func (r *round) births(history []event) []event {
 		if f, ok := first[a]; a != "" && (!ok || e.ret < f.ret) {
 			first[a] = e
 		}
-		if e.op == "shorten" && (e.choice() || e.status == 201) {
+		if e.op == "import" || e.op == "shorten" && (e.choice() || e.status == 201) {
 			named[cmp.Or(e.alias, a)] = true
 		}
 	}

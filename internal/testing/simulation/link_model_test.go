@@ -48,10 +48,12 @@ var linkModel = porcupine.NondeterministicModel{
 // linkEvent is an event in the history of one link.
 type linkEvent struct {
 	event
-	of    string         // the link's alias
-	whole []past         // the longest history that a response told of
-	ended bool           // whole has all changes
-	tells map[string]int // how many responses tell of each ETag
+	of    string // the link's alias
+	whole []past // the longest history that a response told of
+	ended bool   // whole has all changes
+	// blocked and free: the host of the URL that an edit asks for may be so.
+	blocked, free bool
+	tells         map[string]int // how many responses tell of each ETag
 }
 
 // step returns the possible states after an event. A history that was told later says which changes
@@ -77,6 +79,8 @@ func (s linkState) step(e linkEvent) (possible []linkState) {
 
 func (s linkState) any(e linkEvent) []linkState {
 	switch {
+	case e.op == "import", e.op == "dry run":
+		return s.imported(e)
 	case e.op == "shorten" && (e.choice() || e.status == 201):
 		return s.create(e)
 	case e.op == "shorten":
@@ -90,6 +94,14 @@ func (s linkState) any(e linkEvent) []linkState {
 	var all []linkState
 	for _, late := range []bool{false, true} {
 		next, status, problem := s.apply(e.event, late)
+		if status == 200 && e.op == "edit" && next.url != s.url {
+			if e.blocked && e.problem == "target-blocked" {
+				return []linkState{s}
+			}
+			if !e.free {
+				continue
+			}
+		}
 		if status != e.status || problem != e.problem {
 			continue
 		}
@@ -99,7 +111,7 @@ func (s linkState) any(e linkEvent) []linkState {
 	}
 	// The reaper, or a transfer, may have come between the request's read and its write.
 	met := e.status == 412 && e.match != ""
-	if met && (s.phase == gone || s.phase == made && s.owner != e.by && e.by != "admin") {
+	if met && (s.phase == gone || s.phase == made && !e.is(s.owner) && e.by != "admin") {
 		all = append(all, s)
 	}
 	if (e.status == 404 || e.problem == "gone" || met) && s.phase == made && s.over(e.latest) {
@@ -216,11 +228,10 @@ func (s linkState) apply(e event, late bool) (next linkState, status int, proble
 	if late {
 		now, deleted = e.until, s.deleted
 	}
-	switch permitted := e.by == "admin" || e.by != "" && e.by == s.owner || e.token &&
-		s.owner == ""; {
+	switch permitted := e.by == "admin" || e.is(s.owner) || e.token && s.owner == ""; {
 	case e.op == "claim":
 		return s.claim(e, now)
-	case e.change.owner != nil && e.by != "admin" && e.by != *e.change.owner:
+	case e.change.owner != nil && e.by != "admin" && !e.is(*e.change.owner):
 		return s, 403, "forbidden"
 	case s.phase != made, !permitted && e.by != "":
 		return s, 404, "not-found"
@@ -283,14 +294,14 @@ func (s linkState) claim(e event, now int64) (next linkState, status int, result
 	switch {
 	case s.phase != made:
 		return s, 200, "gone"
-	case s.owner == e.by:
+	case s.owner == *e.change.owner || e.is(s.owner):
 		return s, 200, "already yours"
 	case s.owner != "" || !e.token:
 		return s, 200, "invalid"
 	case !s.live(now): // also a disabled one, or its new owner could undo what an admin did
 		return s, 200, "gone"
 	}
-	next.owner, next.etag = e.by, ""
+	next.owner, next.etag = *e.change.owner, ""
 	if !e.keep {
 		next.end = 0
 	}
@@ -416,6 +427,7 @@ func links(history []event) map[string][]event {
 
 // checkLinks checks the history of each link.
 func (r *round) checkLinks(history []event) {
+	hosts := r.blocks()
 	for alias, part := range links(history) {
 		var operations []porcupine.Operation
 		var told event
@@ -429,8 +441,12 @@ func (r *round) checkLinks(history []event) {
 			}
 		}
 		for _, e := range part {
-			operations = append(operations, operation(e, linkEvent{e, alias, told.past, told.last,
-				tells}))
+			of := linkEvent{event: e, of: alias, whole: told.past, ended: told.last, tells: tells}
+			if e.op == "edit" && e.change.url != nil {
+				may, must := hosts.of(*e.change.url, e)
+				of.blocked, of.free = may, !must
+			}
+			operations = append(operations, operation(e, of))
 		}
 		r.linearizable(linkModel, operations, "a link", func() []event { return part })
 	}

@@ -44,6 +44,8 @@ const (
 	// retried is how long after a failed read a node may use its cached entry without asking again,
 	// by its own clock.
 	retried = 5 * time.Second
+	// waits is a little less than a request waits for news of blocked hosts.
+	waits = 400 * time.Millisecond
 )
 
 // settingsOf returns the settings of a node.
@@ -61,7 +63,8 @@ func settingsOf(connectionString, prefix, pageSize string) (app.Settings, error)
 		"CLICKS_TABLE_NAME": prefix + "ShortUrlsClicks", "CLICK_TOTALS_TABLE_NAME": prefix +
 			"ShortUrlsClickTotals",
 		"CACHE_SIZE_MB": "1", "GC_MAX_SECONDS": "60", "GC_PAGE_SIZE": pageSize,
-		"ADMIN_KEY":            adminKey,
+		"ADMIN_KEY":   adminKey,
+		"OIDC_ISSUER": issuer, "OIDC_CLIENT_ID": clientID, "OIDC_GROUPS_CLAIM": "groups",
 		"CLICKS_FLUSH_SECONDS": "1", "RATE_SHORTEN_PER_MINUTE": "0", "RATE_UNKNOWN_PER_MINUTE": "0",
 		"RATE_API_PER_MINUTE":  "0",
 		"CHANGES_SECONDS":      cmp.Or(os.Getenv("NODE_CHANGES"), "1"),
@@ -230,14 +233,17 @@ func (n *node) note(c faultproxy.Call) {
 	switch {
 	case c.Target == n.round.tables.Keys:
 		name = keyReads
+	case c.Target == n.round.tables.State:
+		name = stateCalls
 	case c.Operation == "UpdateEntity":
 		name = writesOf(c.Partition)
 	}
 	n.failed[name] = append(n.failed[name], n.round.real())
 }
 
-// keyReads is the name under which failed has all reads of keys.
-const keyReads = "keys"
+// keyReads is the name under which failed has all reads of keys, and stateCalls that of all calls
+// for announcements and blocked hosts.
+const keyReads, stateCalls = "keys", "state"
 
 // writesOf returns the name under which failed has writes of links in a partition. The partition's
 // own name is for reads.

@@ -4,8 +4,9 @@
 // whether the service keeps its promises.
 //
 // Clients, some of them owners, shorten a few URLs, so that they collide. They follow, edit,
-// delete, restore and claim the links, and renew their keys. An admin gives links to other owners,
-// and takes them down. Reapers run as well. Meanwhile, storage calls fail, lose their responses or
+// delete, restore, claim and import the links, and renew their keys. Members of a team hand links
+// over to it and take them back. An admin gives links to other owners, takes them down, and blocks
+// their hosts. Reapers run as well. Meanwhile, storage calls fail, lose their responses or
 // arrive late, nodes are killed and stopped, storage is cut off, and time passes. Then the checks
 // follow:
 //
@@ -60,6 +61,7 @@ var (
 var emulator azurite.Ports
 
 func TestMain(m *testing.M) {
+	http.DefaultTransport = provider{http.DefaultTransport}
 	if os.Getenv("NODE_STORAGE") != "" {
 		fmt.Fprintln(os.Stderr, serveNode())
 		os.Exit(1)
@@ -74,15 +76,17 @@ func TestMain(m *testing.M) {
 // tally counts what happened in all rounds.
 type tally struct {
 	rounds, acts, requests, unknown, faults, kills, stops, outages, advances, reaps, flushes,
-	rollUps, checks, repairs, clicks, lost, unchecked atomic.Int64
+	rollUps, checks, repairs, clicks, lost, unchecked, bulks, imports, blocks atomic.Int64
 }
 
 func (c *tally) String() string {
 	return fmt.Sprintf("%d rounds, %d requests (%d of unknown outcome), %d faulty storage calls, "+
+		"%d bulks, %d imports, %d blocks, "+
 		"%d kills, %d stops, %d outages, %d clock changes, %d reaps, %d flushes, %d roll-ups, "+
 		"%d checks that mended %d rows, %d clicks saved (at most %d lost by kills), "+
 		"%d objects not checked in time",
-		c.rounds.Load(), c.requests.Load(), c.unknown.Load(), c.faults.Load(), c.kills.Load(),
+		c.rounds.Load(), c.requests.Load(), c.unknown.Load(), c.faults.Load(), c.bulks.Load(),
+		c.imports.Load(), c.blocks.Load(), c.kills.Load(),
 		c.stops.Load(), c.outages.Load(), c.advances.Load(), c.reaps.Load(), c.flushes.Load(),
 		c.rollUps.Load(), c.checks.Load(), c.repairs.Load(), c.clicks.Load(), c.lost.Load(),
 		c.unchecked.Load())
@@ -128,10 +132,16 @@ type round struct {
 	anyCase bool
 	// In others, links are changed more often than followed, and there are few links at a time.
 	change bool
+	team   bool // in others, some owners are a team and its members
+	owners []string
+	// In others, hosts are blocked.
+	blocking bool
 
 	mu         sync.Mutex
 	history    []event
 	settled    []event // the history when everything was settled
+	hosts      []event // the changes of blocked hosts, and lists of them
+	refused    []event // what was refused because of a blocked host
 	uses       []use
 	aliases    []string          // those that a response told of, in order
 	tokens     map[string]string // the claim tokens, by alias
@@ -169,7 +179,7 @@ func (r *round) spelled(path string, n *node) string {
 	const links = "/api/links/"
 	start, rest := "/", ""
 	switch {
-	case strings.HasPrefix(path, links):
+	case strings.HasPrefix(path, links) && path != links+"bulk":
 		start = links
 	case strings.Contains(path[1:], "/"):
 		return path
@@ -220,6 +230,7 @@ func newRound(t *testing.T, s setup) (r *round, end func()) {
 	if r.count == nil {
 		r.count = new(tally)
 	}
+	r.team, r.blocking = s.seed%2 == 1, s.seed%4 < 2
 	r.tables.DeletedKeep, r.tables.TombstoneFor = deletedKeep, tombstoneFor
 	r.tables.Now = r.latest
 	for i := range cmp.Or(s.nodes, *nodes) {
@@ -246,8 +257,8 @@ func random(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 
 func play(t *testing.T, seed uint64, count *tally) []string {
 	r, end := newRound(t, setup{seed: seed, count: count})
 	defer end()
-	for _, owner := range owners {
-		r.newKey(r.nodes[0], owner)
+	r.enrol()
+	for _, owner := range r.owners {
 		if len(r.keys[owner]) == 0 {
 			return append(r.violations, "no key can be made although all is well")
 		}

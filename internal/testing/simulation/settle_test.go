@@ -28,6 +28,7 @@ func (r *round) settle() {
 		}
 		n.proxy.Wait()
 	}
+	r.unblock()
 	// After that, cached entries are not trusted any more.
 	r.advance(2 * time.Minute)
 	// If a link was renewed while the reaper was about to end it, and storage failed at that
@@ -63,6 +64,7 @@ func (r *round) check() {
 	r.checkTimes(history)
 	r.checkLists(history)
 	r.checkKeys()
+	r.checkHosts(history)
 	r.checkLinks(history)
 	r.checkSlots(history)
 }
@@ -76,9 +78,10 @@ func (r *round) succeed() {
 		r.mu.Lock()
 		token := r.tokens[a]
 		r.mu.Unlock()
-		claim := event{op: "claim", by: k.owner, token: true, alias: a}
-		got := r.do(&claim, n, k, "POST", "/api/claims", map[string]any{"claims": []any{
-			r.in(map[string]any{"alias": a, "claimToken": token})}})
+		claim := about("claim", k, a)
+		claim.token, claim.change.owner = true, new(k.acts())
+		got := r.do(&claim, n, k, "POST", "/api/claims", k.to(map[string]any{"claims": []any{
+			r.in(map[string]any{"alias": a, "claimToken": token})}}))
 		if len(got.Results) == 1 {
 			claim.problem = got.Results[0].Result
 		}
@@ -90,16 +93,35 @@ func (r *round) succeed() {
 		deleted := r.delete(n, k, a)
 		restored := r.restore(n, k, a)
 		given := about("edit", admin, a)
-		given.change.owner = new(owners[0])
-		r.do(&given, n, admin, "PATCH", "/api/links/"+a, map[string]any{"owner": owners[0]})
+		given.change.owner = &r.owners[0]
+		r.do(&given, n, admin, "PATCH", "/api/links/"+a, map[string]any{"owner": r.owners[0]})
 		r.record(given)
 		past := r.past(n, admin, a, false)
+		rng := random(1, uint64(i))
+		for _, e := range slices.Concat(r.bulk(n, k, rng), r.importFile(n, k, rng)) {
+			if !e.known() {
+				r.violation("%v, although all is well", e)
+			}
+		}
 		if made.status != 201 || claim.problem != "claimed" || edit.status != 200 ||
 			deleted.status != 204 || restored.status != 200 || given.status != 200 ||
 			past.status != 200 {
 			r.violation("not all succeeds although all is well:\n%s",
 				text([]event{made, claim, edit, deleted, restored, given, past}))
 		}
+	}
+}
+
+// unblock ends the blocks of all hosts.
+func (r *round) unblock() {
+	n := r.nodes[0]
+	for _, host := range hosts {
+		if e := r.block(n, "unblock", host); e.status != 204 && e.status != 404 {
+			r.violation("%v, although all is well", e)
+		}
+	}
+	if e := r.listHosts(n); e.status != 200 || e.listed != nil {
+		r.violation("%v, although all hosts are free", e)
 	}
 }
 
@@ -209,7 +231,7 @@ func (r *round) lastKeys() []*key {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	keys := []*key{admin}
-	for _, owner := range owners {
+	for _, owner := range r.owners {
 		keys = append(keys, r.keys[owner][len(r.keys[owner])-1])
 	}
 	return keys

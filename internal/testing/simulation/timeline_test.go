@@ -56,19 +56,19 @@ func timelines(history []event) map[string]*timeline {
 		}
 		c := e.change
 		switch e.op {
-		case "shorten":
+		case "shorten", "import":
 			if e.status == 200 || alias == "" {
 				continue
 			}
+			disabled := c.disabled != nil && *c.disabled
 			t.made = append(t.made, write[bool]{true, e.call, ret, e.node, false})
 			t.owner = append(t.owner, write[string]{e.by, e.call, ret, e.node, false})
-			t.disabled = append(t.disabled, write[bool]{false, e.call, ret, e.node, false})
+			t.disabled = append(t.disabled, write[bool]{disabled, e.call, ret, e.node, false})
 			t.deleted = append(t.deleted, write[bool]{false, e.call, ret, e.node, false})
 		case "delete", "restore":
 			t.deleted = append(t.deleted, write[bool]{e.op == "delete", e.call, ret, e.node, false})
 			continue
 		case "claim":
-			t.owner = append(t.owner, write[string]{e.by, e.call, ret, e.node, false})
 			if !e.keep {
 				c.end = new(int64)
 			}
@@ -151,7 +151,8 @@ func (r *round) checkTimes(history []event) {
 		alias, since, leads, target, owner := e.alias, int64(0), false, e.target, []string(nil)
 		switch {
 		case e.op == "follow":
-			since, leads = e.since(alias, partition(alias)), 300 <= e.status && e.status < 400
+			since = e.since(alias, partition(alias))
+			leads = 300 <= e.status && e.status < 400 || e.problem == "link-blocked"
 		case e.op == "shorten" && e.status == 200 && alias == "":
 			// The response is a promise, which the service does not give for an entry that may be
 			// out of date.
@@ -166,7 +167,8 @@ func (r *round) checkTimes(history []event) {
 		over := func(end int64) bool { return end != 0 && end <= e.latest }
 		switch {
 		case leads:
-			ok := slices.Contains(possible(t.url, e, since), target) &&
+			urls := possible(t.url, e, since)
+			ok := (e.problem == "link-blocked" || slices.Contains(urls, target)) &&
 				slices.Contains(possible(t.disabled, e, since), false) &&
 				slices.Contains(possible(t.deleted, e, since), false) &&
 				(owner == nil || slices.Contains(possible(t.owner, e, since), owner[0]))

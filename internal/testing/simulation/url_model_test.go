@@ -65,12 +65,14 @@ type slotEvent struct {
 func slots(history []event) map[slot][]slotEvent {
 	parts, in, changed := map[slot][]slotEvent{}, map[slot]map[string]bool{}, map[string]bool{}
 	for _, e := range history {
-		if s, ok := e.slot(); ok {
+		s, ok := e.slot()
+		if ok {
 			if in[s] == nil {
 				in[s] = map[string]bool{}
 			}
 			in[s][e.told.alias] = true
-		} else if e.writes() {
+		}
+		if (!ok || e.op == "import") && e.writes() {
 			// A link with a chosen alias enters the index too, if a reaper finds a row that another
 			// create of the alias has left.
 			changed[e.alias] = true
@@ -102,8 +104,11 @@ func slots(history []event) map[slot][]slotEvent {
 }
 
 // slot returns the slot of a shorten that drew an alias, was given the existing link, or was
-// refused because of that link.
+// refused because of that link. A link without an owner that is imported enters the index, too.
 func (e event) slot() (s slot, ok bool) {
+	if e.op == "import" && e.status == 201 && e.by == "" {
+		return slot{*e.change.url, ""}, true
+	}
 	if e.op != "shorten" || e.choice() || !e.known() {
 		return slot{}, false // an unknown one counts once a response tells of its link: see births
 	}
@@ -117,7 +122,7 @@ func has[T comparable](writes []write[T], value T) bool {
 // writes reports whether the request may have changed a link or its place in the index.
 func (e event) writes() bool {
 	switch e.op {
-	case "follow", "read", "list", "history":
+	case "follow", "read", "list", "history", "dry run":
 		return false
 	case "claim": // its first write is to the index, and is taken back if the claim fails
 		return !e.known() || e.problem == "claimed" || e.problem == "gone"
@@ -127,12 +132,17 @@ func (e event) writes() bool {
 }
 
 func (s slot) step(at slotState, e slotEvent) []slotState {
-	if e.op != "shorten" {
+	vacant := at.vacant(e.latest)
+	if _, enters := e.slot(); !enters || e.op == "import" && !vacant {
 		return s.change(at, e)
 	}
-	made := slotState{alias: e.told.alias, end: *e.change.end}
-	vacant := at.vacant(e.latest)
+	made := slotState{alias: e.told.alias, end: *e.change.end, disabled: e.told.disabled}
 	switch {
+	case e.op == "import":
+		if made.end != 0 && made.end <= e.until || e.rivals || at.alias != "" && at.left == 0 {
+			return []slotState{made, at} // its end was over, or the place was not free
+		}
+		return []slotState{made}
 	case e.birth && vacant:
 		all := []slotState{made, at} // at: the process died before the link entered the index
 		for _, end := range e.ends {

@@ -225,7 +225,8 @@ func TestCredentialsThatAreNotLookedAt(t *testing.T) {
 		method, target, _ := strings.Cut(request, " ")
 		if w := r.do(method, target, "", "X-Api-Key", unknownKey(t)); w.Code != status ||
 			r.fake.Lookups() != 0 {
-			t.Errorf("%s: got %d and %d look-ups, want %d", request, w.Code, r.fake.Lookups(), status)
+			t.Errorf("%s: got %d and %d look-ups, want %d", request, w.Code, r.fake.Lookups(),
+				status)
 		}
 	}
 }

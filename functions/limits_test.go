@@ -230,8 +230,9 @@ func TestUnknownAliasesAreLimited(t *testing.T) {
 	for i := range 100 { // existing and impossible aliases never count
 		stored := fmt.Sprint("stored", i)
 		r.fake.Put(link.Link{Name: link.Name(stored), LongURL: "https://example.com/stored"})
-		for target, status := range map[string]int{"/cached": 302, "/" + stored: 302, "/" + stored + "+": 200,
-			"/wp-login.php": 404, "/admin": 404, "/a.b/c": 404, "/.env+": 404} {
+		for target, status := range map[string]int{"/cached": 302, "/" + stored: 302,
+			"/" + stored + "+": 200,
+			"/wp-login.php":    404, "/admin": 404, "/a.b/c": 404, "/.env+": 404} {
 			if w := r.from(ann, "GET", target, ""); w.Code != status {
 				t.Fatalf("%s: got %d", target, w.Code)
 			}

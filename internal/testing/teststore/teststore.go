@@ -48,7 +48,7 @@ func Open(t testing.TB, clock *testutil.Clock, change ...func(*storage.Config)) 
 	service := memtable.New(clock.Now)
 	direct := func(name string) storage.Table { return service.Table(name) }
 	s := &Store{Tables: rawtables.On(t, direct, ""), t: t, proxy: faultproxy.InMemory(service)}
-	s.Tables.Now, s.Tables.DeletedKeep, s.Tables.TombstoneFor = clock.Now, DeletedKeep, TombstoneKeep
+	s.Tables.Now, s.Tables.DeletedKeep = clock.Now, DeletedKeep
 	config := storage.Config{
 		Open: direct, Timeout: table.Timeout, StaleWait: table.Timeout,
 		Tables: storage.Tables{Links: s.Tables.Links, Index: s.Tables.Index,

@@ -37,7 +37,7 @@ type rig struct {
 	http.Handler
 	fake    *teststore.Store
 	keys    keys
-	clicks  fakeClicks
+	clicks  recorded
 	lock    *fakeLock
 	clock   *testutil.Clock
 	metrics *telemetry.Metrics
@@ -82,6 +82,7 @@ func newRigOn(t testing.TB, store func(*storage.Config), change ...func(*functio
 	r := &rig{t: t, clock: testutil.NewClock(), metrics: new(telemetry.Metrics),
 		keys: keys{of: map[string]string{}}, lock: new(fakeLock), log: new(bytes.Buffer)}
 	r.fake = teststore.Open(t, r.clock, store)
+	r.clicks.Clicks, r.clicks.store = r.fake.Clicks, r.fake
 	callers, err := access.New(access.Config{AdminKey: adminKey}, r.fake.Keys, r.clock.Now)
 	if err != nil {
 		t.Fatal(err)

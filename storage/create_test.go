@@ -160,36 +160,6 @@ func testURL(t *testing.T, start starter) {
 		clock.Advance(time.Hour)
 		s.create(t, want("https://example.com/", time.Hour))
 	})
-	t.Run("the reaper takes what has expired and nothing else", func(t *testing.T) {
-		s, clock, want := start(t)
-		var links []link.Link
-		for i := range 20 {
-			links = append(links, s.create(t, want(fmt.Sprintf("https://example.com/%d", i),
-				time.Duration(i+1)*time.Hour)))
-		}
-		if done, err := s.Reap(ctx); err != nil || done != (link.ReapResult{Complete: true}) {
-			t.Errorf("nothing is due: got %+v, %v", done, err)
-		}
-		clock.Advance(10 * time.Hour)
-		if done, err := s.Reap(ctx); err != nil ||
-			done != (link.ReapResult{Deleted: 10, Complete: true}) {
-			t.Errorf("ten are due: got %+v, %v", done, err)
-		}
-		for i, l := range links {
-			got, err := s.Get(t.Context(), l.Name)
-			if gone := (link.Link{Name: l.Name, GoneReason: link.StateExpired,
-				GoneAt: l.ExpiresAt}); i < 10 && (err != nil || !storage.Same(got, gone)) {
-				t.Errorf("link %d: got %+v, %v, want a tombstone", i, got, err)
-			}
-			if i >= 10 && (err != nil || !storage.Same(got, l)) {
-				t.Errorf("link %d: got %+v, %v", i, got, err)
-			}
-		}
-		if done, err := s.Reap(ctx); err != nil || done != (link.ReapResult{Complete: true}) {
-			t.Errorf("again: got %+v, %v", done, err)
-		}
-		s.create(t, want("https://example.com/0", time.Hour))
-	})
 }
 
 func TestLinksOfOwners(t *testing.T) { eachWay(t, testOwners) }

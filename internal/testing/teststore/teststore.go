@@ -2,10 +2,12 @@
 package teststore
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -35,11 +37,12 @@ type Store struct {
 	// Beside is another instance on the same tables. Its calls neither fail nor count.
 	Beside *storage.Links
 
-	t     testing.TB
-	proxy *faultproxy.Proxy
+	t      testing.TB
+	proxy  *faultproxy.Proxy
+	config storage.Config // of instances without a cache, whose calls neither fail nor count
 
-	mu               sync.Mutex
-	failed, keysFail error
+	mu                           sync.Mutex
+	failed, keysFail, clicksFail error
 }
 
 // Open opens a store without links. It has no cache unless change sets one, and its tables exist.
@@ -63,7 +66,7 @@ func Open(t testing.TB, clock *testutil.Clock, change ...func(*storage.Config)) 
 	for _, c := range change {
 		c(&config)
 	}
-	open := func() *storage.Links {
+	open := func(config storage.Config) *storage.Links {
 		links, err := storage.Open(config)
 		if err == nil {
 			err = errors.Join(links.EnsureTables(t.Context()), links.Blocked.Read(t.Context()))
@@ -73,20 +76,23 @@ func Open(t testing.TB, clock *testutil.Clock, change ...func(*storage.Config)) 
 		}
 		return links
 	}
+	s.config = config
+	s.config.Cache = nil
+	s.Beside = open(s.config)
 	var err error
-	if s.Beside = open(); err == nil {
-		config.Open, err = s.proxy.Open()
-	}
-	if err != nil {
+	if config.Open, err = s.proxy.Open(); err != nil {
 		t.Fatal(err)
 	}
-	s.Links = open()
+	s.Links = open(config)
 	s.proxy.Reset()
 	s.proxy.FailAs(func(c faultproxy.Call) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if c.Target == s.Tables.Keys {
+		switch {
+		case c.Target == s.Tables.Keys:
 			return s.keysFail
+		case s.ofClicks(c) && s.clicksFail != nil:
+			return s.clicksFail
 		}
 		return s.failed
 	})
@@ -121,6 +127,41 @@ func (s *Store) FailKeys(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keysFail = err
+}
+
+// FailClicks makes the calls of statistics fail with err.
+func (s *Store) FailClicks(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clicksFail = err
+}
+
+func (s *Store) ofClicks(c faultproxy.Call) bool {
+	return c.Operation == "QueryTables" || c.Target == s.Tables.ClickTotals ||
+		strings.HasPrefix(c.Target, s.Tables.Clicks)
+}
+
+// Click counts a click on a link and saves it, as another process would at the time of the click.
+func (s *Store) Click(l link.Link, k clicks.Click) {
+	s.count(k.At, func(c *storage.Clicks) { c.Click(l, k) })
+}
+
+// Created counts links that were made, as Click does clicks.
+func (s *Store) Created(links int) {
+	s.count(s.config.Now(), func(c *storage.Clicks) { c.Created(links) })
+}
+
+func (s *Store) count(at time.Time, do func(*storage.Clicks)) {
+	config := s.config
+	config.Now = func() time.Time { return at }
+	other, err := storage.Open(config)
+	if err == nil {
+		do(other.Clicks)
+		err = other.Clicks.Flush(context.Background())
+	}
+	if err != nil {
+		s.t.Error(err)
+	}
 }
 
 // Calls returns how many calls the store has made of storage, except those of API keys.

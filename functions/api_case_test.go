@@ -9,18 +9,18 @@ import (
 
 	"tiney/functions"
 	"tiney/internal/link"
-	"tiney/internal/testing/linkstest"
+	"tiney/storage"
 )
 
-// anyCase makes the case of aliases not matter.
-func anyCase(c *functions.Config) {
-	c.Rules.AnyCase = true
-	c.Links.(*linkstest.Fake).AnyCase = true
+// newAnyCaseRig makes a rig for which the case of aliases does not matter.
+func newAnyCaseRig(t *testing.T, change ...func(*functions.Config)) *rig {
+	return newRigOn(t, func(c *storage.Config) { c.AnyCase = true },
+		append(change, func(c *functions.Config) { c.Rules.AnyCase = true })...)
 }
 
 // Every path and every body takes an alias in any case, and shows it as its maker chose it.
 func TestAliasesInAnyCase(t *testing.T) {
-	r := newRig(t, anyCase, withDomains)
+	r := newAnyCaseRig(t, withDomains)
 	for domain, at := range map[string]string{"tiney.to": "", "go.example": "@Go.Example"} {
 		w := r.as("ann", "POST", "/api/shorten",
 			`{"longUrl":"https://example.com/","alias":"My-Link_9","domain":"`+domain+`"}`)
@@ -85,7 +85,7 @@ func TestAliasesInAnyCase(t *testing.T) {
 
 // Two spellings in one call are one alias.
 func TestSpellingsInOneCall(t *testing.T) {
-	r := newRig(t, anyCase)
+	r := newAnyCaseRig(t)
 	token, hash := claimToken(t)
 	r.fake.Put(link.Link{Name: "free", Spelling: "Free", LongURL: "https://example.com/",
 		ClaimHash: hash})
@@ -117,7 +117,7 @@ func TestSpellingsInOneCall(t *testing.T) {
 // A link with capitals that was made while case mattered has its own spelling only, and is found
 // first. Another spelling of it can be chosen for another link.
 func TestOlderAliasesWithCapitals(t *testing.T) {
-	r := newRig(t, anyCase)
+	r := newAnyCaseRig(t)
 	r.fake.Put(link.Link{Name: "Old", LongURL: "https://example.com/old", Owner: "ann"})
 	r.fake.Put(link.Link{Name: "plain", LongURL: "https://example.com/plain", Owner: "ann"})
 	shorten := func(who, alias, target string) int {
@@ -162,7 +162,7 @@ func TestOlderAliasesWithCapitals(t *testing.T) {
 }
 
 func TestDrawnAliasesInAnyCase(t *testing.T) {
-	r := newRig(t, anyCase)
+	r := newAnyCaseRig(t)
 	lower := regexp.MustCompile(`^"[0-9a-z]{6}"$`)
 	for i := range 100 {
 		w := r.shorten(fmt.Sprintf(`{"longUrl":"https://example.com/%d"}`, i))
@@ -174,7 +174,7 @@ func TestDrawnAliasesInAnyCase(t *testing.T) {
 
 // The text of a 404 says whether case matters. Only the letters of ASCII have a case.
 func TestCaseInTexts(t *testing.T) {
-	for matters, r := range map[bool]*rig{true: newRig(t), false: newRig(t, anyCase)} {
+	for matters, r := range map[bool]*rig{true: newRig(t), false: newAnyCaseRig(t)} {
 		r.fake.Put(link.Link{Name: "k", LongURL: "https://example.com/", Owner: "ann"})
 		for _, w := range []string{r.get("/nobody").Body.String(), r.get("/a.b").Body.String(),
 			r.get("/nobody", "Accept", "text/html").Body.String(),

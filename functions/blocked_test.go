@@ -55,7 +55,7 @@ func TestBlockedHosts(t *testing.T) {
 	}
 	want("[2001:db8::1]", "example.com")
 
-	r.fake.Blocked.Fail(fmt.Errorf("secret: %w", link.ErrUnavailable))
+	r.fake.Fail(fmt.Errorf("secret: %w", link.ErrUnavailable))
 	for request := range apiRoutes {
 		method, target, _ := strings.Cut(request, " ")
 		if !strings.HasPrefix(target, "/api/blocked") {

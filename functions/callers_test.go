@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,60 +17,18 @@ import (
 
 const adminKey = "the-admin-key-has-32-characters-!"
 
-// fakeKeys keeps API keys in memory.
-type fakeKeys struct {
-	all     []access.Key
-	of      map[string]string // the keys that tests sign in with, by owner
-	fail    error
-	lookups int
-	cached  bool // all known keys are cached; unknown ones never are
-}
+// keys are the API keys that tests sign in with, by owner.
+type keys struct{ of map[string]string }
 
-func (f *fakeKeys) Key(ctx context.Context, hash string) (access.Key, error) {
-	known := slices.ContainsFunc(f.all, func(k access.Key) bool { return k.Hash == hash })
-	if !access.LookupAllowed(ctx) && !(f.cached && known) {
-		return access.Key{}, link.ErrUnavailable
+// putKey makes an API key, with which as signs in for who.
+func (r *rig) putKey(who string, k access.Key) {
+	r.t.Helper()
+	secret := unknownKey(r.t)
+	k.Hash = access.Hash(secret)
+	if err := r.fake.Beside.Keys.Create(r.t.Context(), k); err != nil {
+		r.t.Fatal(err)
 	}
-	f.lookups++
-	if f.fail != nil {
-		return access.Key{}, f.fail
-	}
-	for _, k := range f.all {
-		if k.Hash == hash {
-			return k, nil
-		}
-	}
-	return access.Key{}, access.ErrUnknownKey
-}
-
-func (f *fakeKeys) Create(_ context.Context, k access.Key) error {
-	if f.fail == nil {
-		f.all = append(f.all, k)
-	}
-	return f.fail
-}
-
-func (f *fakeKeys) List(_ context.Context, owners []string) (keys []access.Key, err error) {
-	for _, k := range slices.Backward(f.all) {
-		if owners == nil || slices.Contains(owners, k.Owner) {
-			keys = append(keys, k)
-		}
-	}
-	return keys, f.fail
-}
-
-func (f *fakeKeys) Revoke(_ context.Context, id string, owners []string) error {
-	i := slices.IndexFunc(f.all, func(k access.Key) bool { return k.ID() == id })
-	switch {
-	case f.fail != nil:
-		return f.fail
-	case i < 0:
-		return access.ErrUnknownKey
-	case owners != nil && !slices.Contains(owners, f.all[i].Owner):
-		return link.ErrForbidden
-	}
-	f.all = slices.Delete(f.all, i, i+1)
-	return nil
+	r.keys.of[who] = secret
 }
 
 // as sends a request with the credentials of who: none if it is "", the admin key if it is "admin",
@@ -85,16 +42,11 @@ func (r *rig) as(who, method, target, body string, header ...string) *httptest.R
 	case who == "admin":
 		secret = adminKey
 	case strings.HasPrefix(who, "tn"):
-	case r.keys.of[who] != "":
-		secret = r.keys.of[who]
 	default:
-		var err error
-		if secret, err = access.NewKey(rand.Reader); err != nil {
-			r.t.Fatal(err)
+		if r.keys.of[who] == "" {
+			r.putKey(who, access.Key{Owner: who, Name: who + "'s key"})
 		}
-		r.keys.of[who] = secret
-		r.keys.all = append(r.keys.all, access.Key{Hash: access.Hash(secret), Owner: who,
-			Name: who + "'s key"})
+		secret = r.keys.of[who]
 	}
 	return r.do(method, target, body, append([]string{"Authorization", "Bearer " + secret},
 		header...)...)
@@ -221,10 +173,11 @@ func TestCredentialsThatCannotBeChecked(t *testing.T) {
 	for request, who := range apiRoutes {
 		method, target, _ := strings.Cut(request, " ")
 		r := newRig(t)
-		r.keys.fail = fmt.Errorf("with a secret: %w", link.ErrUnavailable)
+		r.fake.FailKeys(fmt.Errorf("with a secret: %w", link.ErrUnavailable))
 		w := r.do(method, target, "", "X-Api-Key", unknownKey(t))
 		if who == "public" {
-			if w.Code != 200 {
+			// Storage is ready if all of it responds.
+			if (w.Code == 200) == (request == "GET /api/ready") {
 				t.Errorf("%s: got %d", request, w.Code)
 			}
 			continue
@@ -271,8 +224,9 @@ func TestCredentialsThatAreNotLookedAt(t *testing.T) {
 		r.fake.Put(link.Link{Name: "abcdef", LongURL: "https://example.com/"})
 		method, target, _ := strings.Cut(request, " ")
 		if w := r.do(method, target, "", "X-Api-Key", unknownKey(t)); w.Code != status ||
-			r.keys.lookups != 0 {
-			t.Errorf("%s: got %d and %d look-ups, want %d", request, w.Code, r.keys.lookups, status)
+			r.fake.Lookups() != 0 {
+			t.Errorf("%s: got %d and %d look-ups, want %d", request, w.Code, r.fake.Lookups(),
+				status)
 		}
 	}
 }
@@ -298,8 +252,7 @@ func TestMe(t *testing.T) {
 // A key that has expired or was revoked is refused at the next request.
 func TestKeysEnd(t *testing.T) {
 	r := newRig(t)
-	r.as("ann", "GET", "/api/me", "")
-	r.keys.all[0].ExpiresAt = r.clock.Now().Add(time.Second)
+	r.putKey("ann", access.Key{Owner: "ann", ExpiresAt: r.clock.Now().Add(time.Second)})
 	if w := r.as("ann", "GET", "/api/me", ""); w.Code != 200 {
 		t.Errorf("got %d", w.Code)
 	}
@@ -329,7 +282,8 @@ func TestNoRandomness(t *testing.T) {
 	r := newRig(t, func(c *functions.Config) { c.Random = failingReader{} })
 	wantProblem(t, r.shorten(`{"longUrl":"https://example.com/"}`), 500, "internal", "")
 	wantProblem(t, r.as("ann", "POST", "/api/keys", `{"name":"x"}`), 500, "internal", "")
-	if len(r.keys.all) != 1 || r.fake.Calls() != 0 {
+	if keys, err := r.fake.Keys.List(t.Context(), nil); err != nil || len(keys) != 1 ||
+		r.fake.Calls() != 0 {
 		t.Error("something was made without a secret")
 	}
 	if !strings.Contains(r.log.String(), "drawing a secret") {

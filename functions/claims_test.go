@@ -10,7 +10,7 @@ import (
 
 	"tiney/functions"
 	"tiney/internal/link"
-	"tiney/internal/testing/linkstest"
+	"tiney/internal/testing/teststore"
 )
 
 func TestClaims(t *testing.T) {
@@ -132,14 +132,14 @@ func TestClaimsThatAreRefused(t *testing.T) {
 
 // failing is a store in which the last of several edits fails.
 type failing struct {
-	*linkstest.Fake
+	*teststore.Store
 	with error
 }
 
 func (f failing) EditAll(ctx context.Context, aliases []link.Name,
 	change func(int, link.Link) (link.Link, error)) ([]error, error) {
 	last := len(aliases) - 1
-	errs, err := f.Fake.EditAll(ctx, aliases[:last], change)
+	errs, err := f.Store.EditAll(ctx, aliases[:last], change)
 	return append(errs, f.with), err
 }
 
@@ -160,7 +160,7 @@ func TestClaimsThatFailInTheMiddle(t *testing.T) {
 	} {
 		store := &failing{with: test.err}
 		r := newRig(t, func(c *functions.Config) {
-			store.Fake = c.Links.(*linkstest.Fake)
+			store.Store = c.Links.(*teststore.Store)
 			c.Links = store
 		})
 		r.fake.Put(link.Link{Name: "first", LongURL: "https://example.com/1", ClaimHash: hash})

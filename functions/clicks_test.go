@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,18 +13,20 @@ import (
 	"tiney/functions"
 	"tiney/internal/clicks"
 	"tiney/internal/link"
+	"tiney/internal/testing/teststore"
+	"tiney/storage"
 )
 
-// fakeClicks counts clicks in memory.
-type fakeClicks struct {
+// recorded are the clicks of a store. Tests see each one, and can hold up what reads them.
+type recorded struct {
+	*storage.Clicks
+	store *teststore.Store
+
 	mu      sync.Mutex
 	clicked map[link.Name][]clicked
 	created int
 
-	top  []link.Link // for Top, the first one clicked most
-	asOf time.Time   // for Top
-	fail error       // the error of every method that returns one
-
+	top     error                           // the error of Top, if it is to have one
 	totals  func(ctx context.Context) error // called by Totals, which returns its error
 	totaled []int                           // how many links each call of Totals was for
 }
@@ -36,121 +37,41 @@ type clicked struct {
 	owner string
 }
 
-func (f *fakeClicks) Click(l link.Link, k clicks.Click) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.clicked == nil {
-		f.clicked = map[link.Name][]clicked{}
+func (r *recorded) Click(l link.Link, k clicks.Click) {
+	r.store.Click(l, k)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.clicked == nil {
+		r.clicked = map[link.Name][]clicked{}
 	}
-	f.clicked[l.Name] = append(f.clicked[l.Name], clicked{k, l.Owner})
+	r.clicked[l.Name] = append(r.clicked[l.Name], clicked{k, l.Owner})
 }
 
-func (f *fakeClicks) Created(links int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.created += links
+func (r *recorded) Created(links int) {
+	r.store.Created(links)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.created += links
 }
 
-// days returns the counts of the clicks that count accepts.
-func (f *fakeClicks) days(from, to clicks.Day, count func(a link.Name, k clicked) bool) (
-	[]clicks.Count, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	counter := clicks.NewCounter()
-	for day := from; day <= to; day++ {
-		counter.SetKey(day, clicks.Key{}, from)
-	}
-	const name = "x"
-	for a, all := range f.clicked {
-		for _, k := range all {
-			if day := clicks.DayOf(k.At); day >= from && day <= to && count(a, k) {
-				counter.Click(clicks.Of{Name: name}, &k.Click)
-			}
-		}
-	}
-	days := make([]clicks.Count, to-from+1)
-	for _, p := range counter.Pending() {
-		if p.Name == name {
-			days[p.Day-from] = *p.Take()
-		}
-	}
-	return days, f.fail
-}
-
-func (f *fakeClicks) Days(_ context.Context, l link.Link, from, to clicks.Day) ([]clicks.Count,
-	error) {
-	return f.days(from, to, func(a link.Name, _ clicked) bool { return a == l.Name })
-}
-
-func (f *fakeClicks) OwnerDays(_ context.Context, owner string, from, to clicks.Day) (
-	[]clicks.Count, error) {
-	return f.days(from, to, func(_ link.Name, k clicked) bool { return k.owner == owner })
-}
-
-func (f *fakeClicks) LinksDays(_ context.Context, links []link.Link, from, to clicks.Day) (
-	[]clicks.Total, error) {
-	days, err := f.days(from, to, func(a link.Name, _ clicked) bool {
-		return slices.ContainsFunc(links, func(l link.Link) bool { return l.Name == a })
-	})
-	totals := make([]clicks.Total, len(days))
-	for i, day := range days {
-		totals[i] = clicks.Total{Clicks: day.Clicks, Bots: day.Bots}
-	}
-	return totals, err
-}
-
-func (f *fakeClicks) total(a link.Name) (t clicks.Total) {
-	for _, k := range f.clicked[a] {
-		if k.Bot {
-			t.Bots++
-			continue
-		}
-		t.Add(clicks.Total{Clicks: 1, Took: k.Took, Last: k.At})
-	}
-	return t
-}
-
-func (f *fakeClicks) Totals(ctx context.Context, links []link.Link) (totals []clicks.Total,
-	err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.totaled = append(f.totaled, len(links))
-	if f.totals != nil {
-		if err := f.totals(ctx); err != nil {
+func (r *recorded) Totals(ctx context.Context, links []link.Link) ([]clicks.Total, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.totaled = append(r.totaled, len(links))
+	if r.totals != nil {
+		if err := r.totals(ctx); err != nil {
 			return nil, err
 		}
 	}
-	for _, l := range links {
-		t := f.total(l.Name)
-		t.Add(clicks.Total{Clicks: l.Before.Clicks, Bots: l.Before.Bots, Last: l.Before.LastAt})
-		totals = append(totals, t)
-	}
-	return totals, f.fail
+	return r.Clicks.Totals(ctx, links)
 }
 
-func (f *fakeClicks) Top(_ context.Context, owner string, d *link.Domain, window clicks.Window,
-	limit int) (links []link.Link, counts []int64, asOf time.Time, err error) {
-	for i, l := range f.top {
-		if (owner == "" || l.Owner == owner) && (d == nil || l.Name.Domain() == *d) &&
-			len(links) < limit {
-			links, counts = append(links, l), append(counts, int64(len(f.top)-i))
-		}
-		// The first link was clicked today, the last one a month ago, and all others this week.
-		if window == clicks.LastDay || window == clicks.LastWeek && i+2 == len(f.top) {
-			break
-		}
+func (r *recorded) Top(ctx context.Context, owner string, d *link.Domain, window clicks.Window,
+	limit int) ([]link.Link, []int64, time.Time, error) {
+	if r.top != nil {
+		return nil, nil, time.Time{}, r.top
 	}
-	return links, counts, f.asOf, f.fail
-}
-
-func (f *fakeClicks) Service(context.Context) (clicks.Total, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	all := clicks.Total{Created: int64(f.created)}
-	for a := range f.clicked {
-		all.Add(f.total(a))
-	}
-	return all, f.fail
+	return r.Clicks.Top(ctx, owner, d, window, limit)
 }
 
 const (

@@ -12,6 +12,7 @@ import (
 	"tiney/functions"
 	"tiney/internal/access"
 	"tiney/internal/link"
+	"tiney/storage"
 )
 
 // put makes links whose names are also what they lead to.
@@ -176,7 +177,9 @@ func TestForwarding(t *testing.T) {
 
 // A rest that leads nowhere counts as an unknown alias.
 func TestUnknownRestsAreLimited(t *testing.T) {
-	r := newRig(t, func(c *functions.Config) { c.Rates = access.Rates{access.LimitUnknown: 2} })
+	r := newRigOn(t, withCache, func(c *functions.Config) {
+		c.Rates = access.Rates{access.LimitUnknown: 2}
+	})
 	r.put("abc")
 	r.fake.Cache("abc")
 	for i, want := range []int{404, 404, 429} {
@@ -194,11 +197,13 @@ func TestUnknownRestsAreLimited(t *testing.T) {
 // an older link that has that very spelling.
 func TestSpellingsPastTheLimit(t *testing.T) {
 	for _, anyCase := range []bool{false, true} {
-		r := newRig(t, func(c *functions.Config) {
+		r := newRigOn(t, func(c *storage.Config) {
+			withCache(c)
+			c.AnyCase = anyCase
+		}, func(c *functions.Config) {
 			c.Rates = access.Rates{access.LimitUnknown: 1}
 			c.Rules.AnyCase = anyCase
 		}, withDomains)
-		r.fake.AnyCase = anyCase
 		r.put("docs", "docs@go.example", "DOCS", "other")
 		r.fake.Cache("docs")
 		r.fake.Cache("docs@go.example")
@@ -384,8 +389,8 @@ func TestPagesOfADomain(t *testing.T) {
 // Case is named in the 404, and an alias leads to its link in any spelling if case does not matter.
 func TestRedirectsInAnyCase(t *testing.T) {
 	for _, anyCase := range []bool{false, true} {
-		r := newRig(t, func(c *functions.Config) { c.Rules.AnyCase = anyCase })
-		r.fake.AnyCase = anyCase
+		r := newRigOn(t, func(c *storage.Config) { c.AnyCase = anyCase },
+			func(c *functions.Config) { c.Rules.AnyCase = anyCase })
 		r.put("docs")
 		if w := r.get("/DOCS"); w.Code != map[bool]int{false: 404, true: 302}[anyCase] {
 			t.Errorf("%t: %d", anyCase, w.Code)

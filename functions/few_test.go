@@ -16,7 +16,7 @@ import (
 
 	"tiney/functions"
 	"tiney/internal/access"
-	"tiney/internal/testing/linkstest"
+	"tiney/internal/testing/teststore"
 )
 
 // upload begins a call of who with a body of which nothing arrives. send sends more of the body.
@@ -192,9 +192,7 @@ func TestOneUploadOfAnOwner(t *testing.T) {
 		for who, key := range map[string]access.Key{
 			"crew": {Owner: "crew", ActsFor: "ann"}, "ops": {Owner: "ops", ActsFor: "ann"},
 			"crew2": {Owner: "crew", ActsFor: "ben"}} {
-			secret := unknownKey(t)
-			key.Hash = access.Hash(secret)
-			r.keys.of[who], r.keys.all = secret, append(r.keys.all, key)
+			r.putKey(who, key)
 		}
 		const busy, let = 503, 200
 		for _, of := range []struct {
@@ -231,7 +229,7 @@ func TestFewRunAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(c *functions.Config) {
 			c.HostAddress = ""
-			c.Links = slowStore{c.Links.(*linkstest.Fake), slow(time.Second)}
+			c.Links = slowStore{c.Links.(*teststore.Store), slow(time.Second)}
 		})
 		const file, let, busy = "no file", 400, 503
 		_, late := r.upload("late", "/api/import", -1)

@@ -13,7 +13,8 @@ import (
 	"tiney/functions"
 	"tiney/internal/access"
 	"tiney/internal/link"
-	"tiney/internal/testing/linkstest"
+	"tiney/internal/testing/teststore"
+	"tiney/internal/testing/testutil"
 )
 
 // An alias of 100 characters works wherever one is taken, and none of 101 does anywhere.
@@ -196,7 +197,7 @@ func TestPermissions(t *testing.T) {
 
 // To owners, a link of somebody else is as if there were none, whatever they ask and however.
 func TestLinksOfOthersAreAsIfThereWereNone(t *testing.T) {
-	at := linkstest.NewClock().Now()
+	at := testutil.NewClock().Now()
 	there := map[string]link.Link{
 		"live": {Owner: "bob"}, "expired": {Owner: "bob", ExpiresAt: at.Add(-time.Hour)},
 		"disabled": {Owner: "bob", Disabled: true}, "deleted": {Owner: "bob", DeletedAt: at},
@@ -238,9 +239,7 @@ func TestLinksOfOthersAreAsIfThereWereNone(t *testing.T) {
 							access.LimitProbes: 1}
 					})
 					_ = r.fake.Blocked.Add(t.Context(), "evil.example")
-					key := unknownKey(t)
-					r.keys.of[who], r.keys.all = key, []access.Key{
-						{Hash: access.Hash(key), Owner: who, ReadOnly: who == "reader"}}
+					r.putKey(who, access.Key{Owner: who, ReadOnly: who == "reader"})
 					if l != nil {
 						r.fake.Put(*l)
 					}
@@ -278,7 +277,7 @@ func redacted(log string) string {
 }
 
 func TestPatch(t *testing.T) {
-	now := linkstest.NewClock().Now()
+	now := testutil.NewClock().Now()
 	soon := now.Add(2 * time.Hour).Format(time.RFC3339)
 	for name, test := range map[string]struct {
 		body string
@@ -529,7 +528,7 @@ func TestDeleteAndRestore(t *testing.T) {
 	}
 	wantProblem(t, r.get("/anns"), 410, "link-expired", "")
 	r.as("bob", "DELETE", "/api/links/bobs", "")
-	r.clock.Advance(linkstest.DeletedKeep)
+	r.clock.Advance(teststore.DeletedKeep)
 	wantProblem(t, r.as("bob", "POST", "/api/links/bobs/restore", ""), 409, "link-not-deleted", "")
 }
 
@@ -639,16 +638,16 @@ func TestIfNoneMatch(t *testing.T) {
 
 // crossed is a store in which other edits of a link come during an edit, as many as others says.
 type crossed struct {
-	*linkstest.Fake
+	*teststore.Store
 	others int
 }
 
 func (c *crossed) Edit(ctx context.Context, a link.Name, once bool,
 	change func(link.Link) (link.Link, error)) (link.Link, error) {
-	return c.Fake.Edit(ctx, a, once, func(l link.Link) (link.Link, error) {
+	return c.Store.Edit(ctx, a, once, func(l link.Link) (link.Link, error) {
 		if c.others > 0 {
 			c.others--
-			if _, err := c.Fake.Edit(ctx, a, true, func(l link.Link) (link.Link, error) {
+			if _, err := c.Store.Edit(ctx, a, true, func(l link.Link) (link.Link, error) {
 				l.Tags = append(l.Tags, "other")
 				return l, nil
 			}); err != nil {
@@ -674,7 +673,7 @@ func TestEditsThatCross(t *testing.T) {
 	} {
 		store := &crossed{}
 		r := newRig(t, func(c *functions.Config) {
-			store.Fake = c.Links.(*linkstest.Fake)
+			store.Store = c.Links.(*teststore.Store)
 			c.Links = store
 		})
 		someLinks(t, r)

@@ -19,7 +19,7 @@ import (
 	"tiney/functions"
 	"tiney/internal/access"
 	"tiney/internal/link"
-	"tiney/internal/testing/linkstest"
+	"tiney/internal/testing/teststore"
 )
 
 // message sends a message to the MCP endpoint.
@@ -507,7 +507,7 @@ var slack = uint64(1)
 func TestToolsThatPanic(t *testing.T) {
 	panics := true
 	r := newRig(t, func(c *functions.Config) {
-		c.Links = panicking{c.Links.(*linkstest.Fake), &panics}
+		c.Links = panicking{c.Links.(*teststore.Store), &panics}
 	})
 	for _, tool := range []string{"getLink", "editLink", "deleteLink", "restoreLink"} {
 		got, problem := r.calls("ann", tool, `{"alias":"anns"}`)
@@ -525,7 +525,7 @@ func TestToolsThatPanic(t *testing.T) {
 
 // panicking is a store that panics while it is told to.
 type panicking struct {
-	*linkstest.Fake
+	*teststore.Store
 	panics *bool
 }
 
@@ -533,7 +533,7 @@ func (p panicking) Read(ctx context.Context, a link.Name) (link.Link, error) {
 	if *p.panics {
 		panic("a fault")
 	}
-	return p.Fake.Read(ctx, a)
+	return p.Store.Read(ctx, a)
 }
 
 func (p panicking) Edit(context.Context, link.Name, bool,

@@ -472,11 +472,17 @@ func TestClicksOfSomeLinks(t *testing.T) {
 
 func TestTopLinks(t *testing.T) {
 	r := newRig(t)
-	for i, owner := range []string{"ann", "bob", "ann", "ann"} {
-		r.clicks.top = append(r.clicks.top, link.Link{Name: link.Name(fmt.Sprint("top", i)),
-			LongURL: "https://example.com/?<" + owner, Owner: owner})
+	now := r.clock.Now()
+	owners := []string{"ann", "bob", "ann", "ann"}
+	for i, owner := range owners {
+		l := link.Link{Name: link.Name(fmt.Sprint("top", i)),
+			LongURL: "https://example.com/?<" + owner, Owner: owner}
+		r.fake.Put(l)
+		at := now.AddDate(0, 0, []int{0, -3, -3, -20}[i])
+		for range 4 - i {
+			r.clicks.Click(l, clicker(at, "192.0.2.1", "a.example"))
+		}
 	}
-	r.clicks.asOf = time.Date(2026, 11, 22, 11, 48, 3, 999, time.FixedZone("", 3600))
 	answer := func(window string, links ...int) string {
 		items := make([]string, len(links))
 		for i, n := range links {
@@ -485,10 +491,10 @@ func TestTopLinks(t *testing.T) {
 				`"createdAtUtc":null,"expiresAtUtc":null,"updatedAtUtc":null,"statusCode":302,`+
 				`"forward":[],"disabled":false,"shared":false,"locked":false,`+
 				`"deletedAtUtc":null,"title":null,"tags":[],"owner":%[2]q,"clicks":%[3]d}`, n,
-				r.clicks.top[n].Owner, 4-n)
+				owners[n], 4-n)
 		}
-		return fmt.Sprintf(`{"window":%q,"asOfUtc":"2026-11-22T10:48:03Z","items":[%s]}`, window,
-			strings.Join(items, ","))
+		return fmt.Sprintf(`{"window":%q,"asOfUtc":%q,"items":[%s]}`, window,
+			now.Format(time.RFC3339), strings.Join(items, ","))
 	}
 	for request, want := range map[string]string{
 		"ann":                         answer("24h", 0),
@@ -515,13 +521,13 @@ func TestTopLinks(t *testing.T) {
 		wantProblem(t, r.as("ann", "GET", "/api/stats/top?"+query, ""), 400, "parameter", field)
 	}
 	// Until the links are known, clients come back. That is no failure of storage.
-	r.clicks.fail = fmt.Errorf("%w: %w", clicks.ErrComputing, link.ErrUnavailable)
+	r.clicks.top = fmt.Errorf("%w: %w", clicks.ErrComputing, link.ErrUnavailable)
 	w := r.as("ann", "GET", "/api/stats/top", "")
 	wantProblem(t, w, 503, "computing", "")
 	if w.Header().Get("Retry-After") == "" || strings.Contains(r.log.String(), "WARN") {
 		t.Errorf("got %v, logged %s", w.Header(), r.log)
 	}
-	r.clicks.fail = errors.New("a fault")
+	r.clicks.top = errors.New("a fault")
 	wantProblem(t, r.as("ann", "GET", "/api/stats/top", ""), 500, "internal", "")
 }
 
@@ -541,6 +547,7 @@ func TestStatsOfTheService(t *testing.T) {
 	r.putClicked(clicker(r.clock.Now(), "192.0.2.1", "a.example"),
 		clicker(r.clock.Now().Add(-999*24*time.Hour), "192.0.2.1", "a.example"))
 	r.clicks.Created(3)
+	r.clock.Advance(time.Minute) // for so long, what was read counts
 	for _, who := range []string{"", "ann", "admin"} {
 		if got, want := get(who), `{"linksCreated":3,"clicks":2,"averageMs":1.5}`; got != want {
 			t.Errorf("%q: got %s, want %s", who, got, want)
@@ -626,7 +633,9 @@ func TestListsWithoutTheirClicks(t *testing.T) {
 func TestStatsWithoutStorage(t *testing.T) {
 	r := newRig(t)
 	r.putClicked()
-	r.clicks.fail = link.ErrUnavailable
+	r.fake.Put(link.Link{Name: "tagged", LongURL: "https://example.com/2", Owner: "ann",
+		Tags: []string{"x"}})
+	r.fake.FailClicks(link.ErrUnavailable)
 	for _, target := range []string{"/api/links/abcdef/stats", "/api/stats", "/api/stats/links",
 		"/api/stats/links?tag=x", "/api/stats/clicks?alias=abcdef", "/api/export"} {
 		wantProblem(t, r.as("ann", "GET", target, ""), 503, "storage-unavailable", "")

@@ -108,7 +108,7 @@ func TestWhoMayNameAnOwner(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				r.clicks.top = append(r.clicks.top, l)
+				r.clicks.Click(l, clicker(r.clock.Now(), "192.0.2.1", "a.example"))
 			}
 			who := strings.Replace(try.who, "token", token, 1)
 			values := strings.NewReplacer("TOKEN", token, "OWNER", try.owner)

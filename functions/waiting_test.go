@@ -15,7 +15,7 @@ import (
 	"tiney/internal/access"
 	"tiney/internal/clicks"
 	"tiney/internal/link"
-	"tiney/internal/testing/linkstest"
+	"tiney/internal/testing/teststore"
 )
 
 // slow is a storage in which each call takes this long, unless the context of the call ends before.
@@ -43,7 +43,7 @@ func (s slowCallers) Caller(ctx context.Context, h http.Header) (access.Caller, 
 }
 
 type slowStore struct {
-	*linkstest.Fake
+	*teststore.Store
 	slow
 }
 
@@ -52,21 +52,21 @@ func (s slowStore) Create(ctx context.Context, want link.Link, claimHash string)
 	if err := s.call(ctx); err != nil {
 		return link.Link{}, false, err
 	}
-	return s.Fake.Create(ctx, want, claimHash)
+	return s.Store.Create(ctx, want, claimHash)
 }
 
 func (s slowStore) Read(ctx context.Context, a link.Name) (link.Link, error) {
 	if err := s.call(ctx); err != nil {
 		return link.Link{}, err
 	}
-	return s.Fake.Read(ctx, a)
+	return s.Store.Read(ctx, a)
 }
 
 func (s slowStore) Get(ctx context.Context, a link.Name) (link.Link, error) {
 	if err := s.call(ctx); err != nil {
 		return link.Link{}, err
 	}
-	return s.Fake.Get(ctx, a)
+	return s.Store.Get(ctx, a)
 }
 
 func (s slowStore) Edit(ctx context.Context, a link.Name, once bool,
@@ -74,7 +74,7 @@ func (s slowStore) Edit(ctx context.Context, a link.Name, once bool,
 	if err := s.call(ctx); err != nil {
 		return link.Link{}, err
 	}
-	return s.Fake.Edit(ctx, a, once, change)
+	return s.Store.Edit(ctx, a, once, change)
 }
 
 func (s slowStore) List(ctx context.Context, owner, after string, limit int,
@@ -82,7 +82,7 @@ func (s slowStore) List(ctx context.Context, owner, after string, limit int,
 	if err := s.call(ctx); err != nil {
 		return nil, "", err
 	}
-	return s.Fake.List(ctx, owner, after, limit, keep)
+	return s.Store.List(ctx, owner, after, limit, keep)
 }
 
 type slowStatistics struct {
@@ -113,7 +113,7 @@ func newSlowRig(t *testing.T, each time.Duration, change ...func(*functions.Conf
 		c.Rates = access.Rates{access.LimitUnknown: 2}
 		// behind a host that forwards, bodies are read to their end after an error
 		c.HostAddress = ""
-		c.Callers, c.Links = slowCallers{c.Callers, s}, slowStore{c.Links.(*linkstest.Fake), s}
+		c.Callers, c.Links = slowCallers{c.Callers, s}, slowStore{c.Links.(*teststore.Store), s}
 		statistics := slowStatistics{c.LinkTotals, c.Statistics, s}
 		c.LinkTotals, c.Statistics = statistics, statistics
 	}

@@ -422,3 +422,105 @@ func TestBlockedHostsWithFaultsAtAnyPoint(t *testing.T) {
 		}
 	}
 }
+
+func TestHostsAreBlocked(t *testing.T) {
+	r := newRig(t)
+	s := r.open(nil)
+	first := r.clock.Now()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	// All characters that a host may have besides letters and digits, and an address.
+	const odd = "it's-_!\"$&()+,;=`{}~.example"
+	for _, h := range []link.Host{"example.com", odd, "[2001:db8::1]"} {
+		must(s.Blocked.Add(t.Context(), h))
+	}
+	r.clock.Advance(time.Hour)
+	must(s.Blocked.Add(t.Context(), "example.com")) // it keeps its first time
+	want := fmt.Sprint([]link.BlockedHost{{Host: "[2001:db8::1]", CreatedAt: first},
+		{Host: "example.com", CreatedAt: first}, {Host: odd, CreatedAt: first}})
+	if got, err := s.Blocked.List(t.Context()); err != nil || fmt.Sprint(got) != want {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+	for longURL, want := range map[string]bool{
+		"https://example.com/": true, "https://a.EXAMPLE.com.:80/": true,
+		"http://[2001:db8:0::1]": true, "https://a." + odd: true,
+		"https://example.org/": false, "https://com/": false,
+	} {
+		if got := s.Blocked.Has(t.Context(), longURL); got != want {
+			t.Errorf("%s: got %t", longURL, got)
+		}
+	}
+	must(s.Blocked.Remove(t.Context(), "example.com"))
+	must(s.Blocked.Remove(t.Context(), odd))
+	for _, h := range []link.Host{"example.com", odd, "a.example", "db8::1"} {
+		if err := s.Blocked.Remove(t.Context(), h); !errors.Is(err, link.ErrNotBlocked) {
+			t.Errorf("%s, not blocked: %v", h, err)
+		}
+	}
+	if got, err := s.Blocked.List(t.Context()); err != nil || len(got) != 1 ||
+		s.Blocked.Has(t.Context(), "https://example.com/") ||
+		s.Blocked.Has(t.Context(), "https://"+odd) {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+func TestNoLinkIsMadeThatLeadsToABlockedHost(t *testing.T) { eachWay(t, testBlocked) }
+
+func testBlocked(t *testing.T, start starter) {
+	t.Run("no link is made that leads to a blocked host", func(t *testing.T) {
+		const bad, good = "https://a.example.com/", "https://example.org/"
+		s, clock, want := start(t)
+		known, owners := s.create(t, want(bad, time.Hour)), s.create(t, owned(want(bad, 0), "a"))
+		other := s.create(t, owned(want(good, 0), "a"))
+		blocked := func(what string, err error) {
+			t.Helper()
+			if !errors.Is(err, link.ErrBlocked) {
+				t.Errorf("%s: got %v", what, err)
+			}
+		}
+		shorten := func(w link.Link) error { _, _, err := s.Create(t.Context(), w, ""); return err }
+		edit := func(a link.Name, change func(*link.Link)) error {
+			_, err := s.Edit(t.Context(), a, false, func(l link.Link) (link.Link, error) {
+				change(&l)
+				return l, nil
+			})
+			return err
+		}
+		if err := s.Blocked.Add(t.Context(), "example.com"); err != nil {
+			t.Fatal(err)
+		}
+		blocked("a known URL", shorten(want(bad, time.Hour)))
+		blocked("its owner's", shorten(owned(want(bad, time.Hour), "a")))
+		blocked("a new URL", shorten(want(bad+"new", time.Hour)))
+		blocked("a chosen alias", shorten(chosen(want(bad, time.Hour), "mine")))
+		blocked("an edit", edit(other.Name, func(l *link.Link) { l.LongURL = bad }))
+		// A link that leads there already can be read, disabled, deleted, restored, claimed, and
+		// moved to another URL.
+		for _, change := range []func(*link.Link){
+			func(l *link.Link) { l.Disabled = true },
+			func(l *link.Link) { l.DeletedAt = clock.Now() },
+			func(l *link.Link) { l.DeletedAt = time.Time{} },
+			func(l *link.Link) { l.LongURL = good + "2" },
+		} {
+			if err := edit(owners.Name, change); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := edit(known.Name, func(l *link.Link) {
+			*l = l.Claimed(link.Actor{By: "b"}, "b", true, clock.Now())
+		}); err != nil {
+			t.Error(err)
+		}
+		if l, err := s.Get(t.Context(), known.Name); err != nil || l.LongURL != bad {
+			t.Errorf("got %+v, %v", l, err)
+		}
+		if err := s.Blocked.Remove(t.Context(), "example.com"); err != nil {
+			t.Fatal(err)
+		}
+		s.create(t, chosen(want(bad, time.Hour), "mine"))
+	})
+}

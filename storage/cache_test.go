@@ -13,7 +13,6 @@ import (
 
 	"tiney/internal/link"
 	"tiney/internal/telemetry"
-	"tiney/internal/testing/linkstest"
 
 	"github.com/dgraph-io/ristretto/v2"
 )
@@ -122,11 +121,11 @@ func (r *cacheRig) want(t *testing.T, a link.Name, wantErr error, reads int64) l
 func TestCacheServesALinkWhileItIsFresh(t *testing.T) {
 	r := newCacheRig(t, 1<<20)
 	l := r.add("abcdef", 24*time.Hour)
-	if got := r.want(t, "abcdef", nil, 1); !linkstest.Same(got.Link, l) {
+	if got := r.want(t, "abcdef", nil, 1); !Same(got.Link, l) {
 		t.Errorf("got %+v", got)
 	}
 	r.advance(15*time.Minute - 1)
-	if got := r.want(t, "abcdef", nil, 0); !linkstest.Same(got.Link, l) || got.Stale {
+	if got := r.want(t, "abcdef", nil, 0); !Same(got.Link, l) || got.Stale {
 		t.Errorf("got %+v", got)
 	}
 	r.advance(1)
@@ -147,7 +146,7 @@ func TestCacheNeverServesALinkPastItsLife(t *testing.T) {
 	r.want(t, "abcdef", nil, 1)
 	r.table.set(func() { r.table.fail = link.ErrUnavailable })
 	r.advance(5 * time.Minute)
-	if got := r.want(t, "abcdef", nil, 0); !linkstest.Same(got.Link, l) || !got.Expired(r.now()) {
+	if got := r.want(t, "abcdef", nil, 0); !Same(got.Link, l) || !got.Expired(r.now()) {
 		t.Errorf("got %+v, want the link, expired", got)
 	}
 	r.want(t, "abcdef", link.ErrUnavailable, 1) // and it was evicted
@@ -205,7 +204,7 @@ func TestCacheServesStaleLinksInAnOutage(t *testing.T) {
 	r.want(t, "abcdef", nil, 1)
 	r.table.set(func() { r.table.fail = link.ErrUnavailable })
 	r.advance(15 * time.Minute)
-	if got := r.want(t, "abcdef", nil, 1); !linkstest.Same(got.Link, l) || !got.Stale {
+	if got := r.want(t, "abcdef", nil, 1); !Same(got.Link, l) || !got.Stale {
 		t.Errorf("got %+v", got)
 	}
 	r.want(t, "abcdef", nil, 0) // the table is left in peace for a moment
@@ -233,7 +232,7 @@ func TestCacheServesAStaleLinkWhereTheTableIsSlow(t *testing.T) {
 	wait := make(chan struct{})
 	r.table.set(func() { r.table.wait = wait })
 	start := time.Now()
-	if got := r.want(t, "abcdef", nil, 1); !linkstest.Same(got.Link, l) || !got.Stale {
+	if got := r.want(t, "abcdef", nil, 1); !Same(got.Link, l) || !got.Stale {
 		t.Errorf("got %+v", got)
 	}
 	if took := time.Since(start); took < r.staleWait || took > 30*time.Second {
@@ -272,7 +271,7 @@ func TestCacheReadsOnceForAllWhoWait(t *testing.T) {
 	for range 100 {
 		all.Go(func() {
 			ctx := WatchedContext{context.Background(), &waiting}
-			if got, err := r.get(ctx, "abcdef"); err != nil || !linkstest.Same(got.Link, l) {
+			if got, err := r.get(ctx, "abcdef"); err != nil || !Same(got.Link, l) {
 				t.Errorf("got %+v, %v", got, err)
 			}
 		})
@@ -314,7 +313,7 @@ func TestCacheKeepsALinkOverAnOlderNotFound(t *testing.T) {
 		t.Errorf("the read got %v", err)
 	}
 	r.wait()
-	if got := r.want(t, "abcdef", nil, 0); !linkstest.Same(got.Link, l) {
+	if got := r.want(t, "abcdef", nil, 0); !Same(got.Link, l) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -331,7 +330,7 @@ func TestCacheKeepsALinkRightAfterANotFound(t *testing.T) {
 		r.insert(l)
 		r.wait()
 		if got, err := r.get(context.Background(), l.Name); err != nil ||
-			!linkstest.Same(got.Link, l) {
+			!Same(got.Link, l) {
 			t.Fatalf("after %d: got %+v, %v", i, got, err)
 		}
 	}
@@ -376,15 +375,15 @@ func TestCacheAsksTheTableWhileChangesAreNotKnown(t *testing.T) {
 	l.LongURL += "/edited"
 	short.ExpiresAt = short.ExpiresAt.Add(time.Hour) // by another process
 	r.table.set(func() { r.table.links["abcdef"], r.table.links["short"] = l, short })
-	if got := r.want(t, "abcdef", nil, 1); !linkstest.Same(got.Link, l) {
+	if got := r.want(t, "abcdef", nil, 1); !Same(got.Link, l) {
 		t.Errorf("got %+v, want %+v", got, l)
 	}
 	r.advance(time.Minute)
-	if got := r.want(t, "short", nil, 1); !linkstest.Same(got.Link, short) {
+	if got := r.want(t, "short", nil, 1); !Same(got.Link, short) {
 		t.Errorf("an expiry that is out of date is believed: %+v", got)
 	}
 	r.table.set(func() { r.table.fail = link.ErrUnavailable })
-	if got := r.want(t, "abcdef", nil, 1); !linkstest.Same(got.Link, l) || !got.Stale {
+	if got := r.want(t, "abcdef", nil, 1); !Same(got.Link, l) || !got.Stale {
 		t.Errorf("in an outage: got %+v", got)
 	}
 	r.want(t, "nobody", link.ErrUnavailable, 1)
@@ -401,7 +400,7 @@ func TestCacheDoubtsWhatItHasUntilItAsks(t *testing.T) {
 	r.doubt()
 	r.advance(1)
 	r.table.set(func() { r.table.fail = link.ErrUnavailable })
-	if got := r.want(t, "abcdef", nil, 1); !linkstest.Same(got.Link, l) || !got.Stale {
+	if got := r.want(t, "abcdef", nil, 1); !Same(got.Link, l) || !got.Stale {
 		t.Errorf("in an outage: got %+v", got)
 	}
 	r.want(t, "nobody", link.ErrUnavailable, 1)
@@ -419,7 +418,7 @@ func TestCacheKeepsATombstoneAsLongAsNotFound(t *testing.T) {
 		GoneAt: r.now().Add(-time.Hour)}
 	r.table.set(func() { r.table.links["abcdef"] = tomb })
 	for _, reads := range []int64{1, 0} {
-		if got := r.want(t, "abcdef", nil, reads); !linkstest.Same(got.Link, tomb) {
+		if got := r.want(t, "abcdef", nil, reads); !Same(got.Link, tomb) {
 			t.Errorf("got %+v, want %+v", got, tomb)
 		}
 	}
@@ -462,15 +461,15 @@ func TestCacheForgetsWhatIsUnderWay(t *testing.T) {
 	edited.LongURL += "/edited"
 	r.table.set(func() { r.table.links["abcdef"], r.table.wait = edited, nil })
 	r.forget("abcdef")
-	if got := r.want(t, "abcdef", nil, 1); !linkstest.Same(got.Link, edited) {
+	if got := r.want(t, "abcdef", nil, 1); !Same(got.Link, edited) {
 		t.Errorf("got %+v, want %+v", got, edited)
 	}
 	close(wait)
-	if got := <-read; !linkstest.Same(got.Link, old) {
+	if got := <-read; !Same(got.Link, old) {
 		t.Errorf("the older read got %+v", got)
 	}
 	r.wait()
-	if got := r.want(t, "abcdef", nil, 0); !linkstest.Same(got.Link, edited) {
+	if got := r.want(t, "abcdef", nil, 0); !Same(got.Link, edited) {
 		t.Errorf("got %+v, want %+v", got, edited)
 	}
 }
@@ -515,7 +514,7 @@ func TestAFullCacheUnderWritesKeepsServing(t *testing.T) {
 	}
 	for range 20_000 {
 		if got, err := r.get(context.Background(), "popular"); err != nil ||
-			!linkstest.Same(got.Link, popular) {
+			!Same(got.Link, popular) {
 			t.Fatalf("got %+v, %v", got, err)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 
 	"tiney/internal/link"
 	"tiney/internal/testing/faultproxy"
-	"tiney/internal/testing/linkstest"
 	"tiney/internal/testing/rawtables"
+	"tiney/internal/testing/teststore"
 	"tiney/storage"
 )
 
@@ -99,9 +99,9 @@ var crossings = map[string]struct {
 	"two creates of an alias": {nil, create("a", "one", url1, time.Hour),
 		create("b", "one", url1, 0), nil},
 	"restore at the last moment": {there("a", url1, 0, deleteOne,
-		later(linkstest.DeletedKeep-time.Second)), restoreOne, both(later(2*time.Second), reap),
+		later(teststore.DeletedKeep-time.Second)), restoreOne, both(later(2*time.Second), reap),
 		nil},
-	"reap, restored late": {there("a", url1, 0, deleteOne, later(linkstest.DeletedKeep)),
+	"reap, restored late": {there("a", url1, 0, deleteOne, later(teststore.DeletedKeep)),
 		reap, restoreLate, nil},
 	"reap, renewed late": {there("a", url1, time.Hour, later(time.Hour)), reap,
 		setEnd(5 * time.Hour), nil},
@@ -122,7 +122,7 @@ var crossings = map[string]struct {
 		later(time.Hour)), reap, both(setURL(url1), giveOne), givesItAgain},
 	"two reapers": {there("a", url1, time.Hour, later(time.Hour)), reap, reap, nil},
 	"two reapers of a tombstone": {there("a", url1, time.Hour, later(time.Hour), reap,
-		later(linkstest.TombstoneKeep)), reap, reap, nil},
+		later(teststore.TombstoneKeep)), reap, reap, nil},
 	"renewed, and a reaper": {there("a", url1, time.Hour, later(time.Hour-time.Second)),
 		setEnd(5 * time.Hour), both(later(2*time.Second), reap), nil},
 	"deleted, and a reaper": {there("a", url1, time.Hour, later(time.Hour-time.Second)),
@@ -851,7 +851,7 @@ func TestAnOperationThatWasStoppedTooLong(t *testing.T) {
 			t.Parallel()
 			for n, all := 1, false; !all; n++ {
 				untilRepaired(t, func(r *rig) (check func()) {
-					r.leaveTombstones(linkstest.TombstoneKeep)
+					r.leaveTombstones(teststore.TombstoneKeep)
 					r.Make()
 					other, s := r.other(), r.instance()
 					r.begin(op, other)

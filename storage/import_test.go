@@ -14,8 +14,8 @@ import (
 
 	"tiney/internal/link"
 	"tiney/internal/testing/faultproxy"
-	"tiney/internal/testing/linkstest"
 	"tiney/internal/testing/rawtables"
+	"tiney/internal/testing/teststore"
 	"tiney/storage"
 )
 
@@ -130,7 +130,7 @@ func TestImport(t *testing.T) {
 func TestImportMeetsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.leaveTombstones(linkstest.TombstoneKeep)
+	r.leaveTombstones(teststore.TombstoneKeep)
 	s := r.open(nil)
 	taken, deleted := link.ErrAliasTaken.Error(), link.ErrDeleted.Error()
 	for _, l := range []link.Link{r.wish("a", "live", url1, 0),
@@ -209,7 +209,7 @@ func TestImportOfABlockedHost(t *testing.T) {
 func TestImportOfWhatHasEnded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.leaveTombstones(linkstest.TombstoneKeep)
+	r.leaveTombstones(teststore.TombstoneKeep)
 	s := r.open(nil)
 	past, soon := r.former("a", "past", url1), r.former("", "soon", url2)
 	past.ExpiresAt, soon.ExpiresAt = r.clock.Now().Add(-time.Hour),

@@ -15,8 +15,8 @@ import (
 
 	"tiney/internal/link"
 	"tiney/internal/testing/faultproxy"
-	"tiney/internal/testing/linkstest"
 	"tiney/internal/testing/rawtables"
+	"tiney/internal/testing/teststore"
 	"tiney/storage"
 )
 
@@ -86,7 +86,7 @@ var (
 		if l.DeletedAt.IsZero() {
 			return l, nil
 		}
-		return l.Restored(link.Actor{Own: true}, linkstest.DeletedKeep, now)
+		return l.Restored(link.Actor{Own: true}, teststore.DeletedKeep, now)
 	})
 )
 
@@ -265,10 +265,10 @@ var operations = map[string]operation{
 	"take down what is deleted": {there("a", url1, 0, unindexed, deleteOne), takeDown},
 	"reap":                      {there("", url1, time.Hour, later(2*time.Hour)), reap},
 	"reap, owner's":             {there("a", url1, time.Hour, later(2*time.Hour)), reap},
-	"reap, deleted": {there("a", url1, 0, deleteOne, later(linkstest.DeletedKeep)),
+	"reap, deleted": {there("a", url1, 0, deleteOne, later(teststore.DeletedKeep)),
 		reap},
 	"reap, tombstone": {there("a", url1, time.Hour, later(2*time.Hour), reap,
-		later(linkstest.TombstoneKeep)), reap},
+		later(teststore.TombstoneKeep)), reap},
 	"reap, extended": {there("a", url1, time.Hour, setEnd(5*time.Hour), func(_ context.Context,
 		r *rig, _ *storage.Links) error {
 		l := r.wish("a", "one", url1, time.Minute) // of an edit that was stopped
@@ -277,7 +277,7 @@ var operations = map[string]operation{
 		return nil
 	}), reap},
 	"reap, clicked": {there("a", url1, time.Hour, clicked, rollUp, later(2*time.Hour), reap,
-		later(linkstest.TombstoneKeep)), reap},
+		later(teststore.TombstoneKeep)), reap},
 	"reap, several": {func(r *rig, s *storage.Links) {
 		r.expired(5, time.Hour, "due")
 	}, reap},
@@ -318,8 +318,8 @@ func (r *rig) endAll(s *storage.Links) {
 			return err
 		})
 	}
-	for _, d := range []time.Duration{linkstest.DeletedKeep + dayLong, linkstest.DeletedKeep +
-		linkstest.TombstoneKeep} {
+	for _, d := range []time.Duration{teststore.DeletedKeep + dayLong, teststore.DeletedKeep +
+		teststore.TombstoneKeep} {
 		r.clock.Advance(d)
 		must(func() error { return reap(ctx, r, s) })
 	}

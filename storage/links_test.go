@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -14,32 +13,17 @@ import (
 
 	"tiney/internal/link"
 	"tiney/internal/testing/faultproxy"
-	"tiney/internal/testing/linkstest"
 	"tiney/internal/testing/rawtables"
+	"tiney/internal/testing/teststore"
 	"tiney/internal/testing/testutil"
 	"tiney/storage"
 	"tiney/storage/table"
 )
 
-func TestTablesConform(t *testing.T)             { conform(t, nil) }
-func TestTablesBehindACacheConform(t *testing.T) { conform(t, withCache) }
-
-func conform(t *testing.T, cache *storage.CacheConfig) {
-	linkstest.Conform(t, func(t *testing.T, now func() time.Time,
-		random io.Reader) linkstest.Subject {
-		r := newRig(t)
-		r.config.Now, r.config.Random, r.config.TombstoneFor = now, random, linkstest.TombstoneKeep
-		s := r.open(cache)
-		return linkstest.Subject{Store: s, Blocked: s.Blocked, Put: func(l link.Link) {
-			r.Put(r.Links, rawtables.Link(l))
-		}}
-	})
-}
-
 func TestRowsAreInTheDocumentedFormat(t *testing.T) {
 	r := newRig(t)
 	// "abAB01" reads better than random letters
-	r.config.Random = linkstest.Draws("\x24\x25\x0a\x0b\x00\x01")
+	r.config.Random = draws("\x24\x25\x0a\x0b\x00\x01")
 	s := r.open(nil)
 	l := r.create(s, "https://example.com/a", time.Hour)
 	if l.Name != "abAB01" {
@@ -111,7 +95,7 @@ func TestRowsOfOtherPrograms(t *testing.T) {
 			}
 			r.Put(r.Links, e)
 			test.want.Name, test.want.LongURL = test.alias, "https://example.com/ü"
-			if got, err := s.Get(ctx, test.alias); err != nil || !linkstest.Same(got, test.want) {
+			if got, err := s.Get(ctx, test.alias); err != nil || !storage.Same(got, test.want) {
 				t.Errorf("got %+v, %v, want %+v", got, err, test.want)
 			}
 		})
@@ -204,7 +188,7 @@ func TestStorageCallsPerOperation(t *testing.T) {
 		for range 1000 {
 			all.Go(func() {
 				if got, err := uncached.Get(storage.WatchedContext{Context: ctx, Waiting: &waiting},
-					l.Name); err != nil || !linkstest.Same(got, l) {
+					l.Name); err != nil || !storage.Same(got, l) {
 					t.Errorf("got %+v, %v", got, err)
 				}
 			})
@@ -263,7 +247,7 @@ func TestFaultsDuringCreateAreRetriedWithoutATrace(t *testing.T) {
 				l.Shared = true
 				again, created, err := r.open(nil).Create(ctx, r.want("https://example.com/",
 					time.Minute), "")
-				if err != nil || created || !linkstest.Same(again, l) {
+				if err != nil || created || !storage.Same(again, l) {
 					t.Errorf("again: %+v, created %t, %v, want %+v", again, created, err, l)
 				}
 			})
@@ -339,7 +323,7 @@ func TestStorageThatFailsForGoodDuringCreate(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got, err := r.open(nil).Get(ctx, l.Name); err != nil ||
-					!linkstest.Same(got, l) {
+					!storage.Same(got, l) {
 					t.Errorf("got %+v, %v, want %+v", got, err, l)
 				}
 				r.clock.Advance(3 * time.Hour)
@@ -585,7 +569,7 @@ func TestACachedExpiryIsNotBelievedByCreate(t *testing.T) {
 	r.clock.Advance(6 * time.Minute)
 	l.Shared = true
 	if got, created, err := s.Create(ctx, r.want("https://example.com/", time.Hour),
-		""); err != nil || created || !linkstest.Same(got, l) {
+		""); err != nil || created || !storage.Same(got, l) {
 		t.Errorf("got %+v, created %t, %v, want %+v", got, created, err, l)
 	}
 }
@@ -673,7 +657,7 @@ func TestACreateThatIsTooLateDoesNotTakeBackWhatOthersWereTold(t *testing.T) {
 		link.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
-	if got, err := other.Get(ctx, told.Name); err != nil || !linkstest.Same(got, told) {
+	if got, err := other.Get(ctx, told.Name); err != nil || !storage.Same(got, told) {
 		t.Errorf("got %+v, %v, want %+v", got, err, told)
 	}
 	r.WantRows(1, 1, 1)
@@ -706,7 +690,7 @@ func TestConcurrentCreatesOnTwoInstances(t *testing.T) {
 	for round := range 3 {
 		url := fmt.Sprintf("https://example.com/%d", round)
 		start := time.Now()
-		linkstest.CreateAtOnce(t, 64, func(i int) (link.Link, bool, error) {
+		teststore.CreateAtOnce(t, 64, func(i int) (link.Link, bool, error) {
 			return instances[i%2].Create(ctx, r.want(url, time.Hour), "")
 		})
 		inTime = inTime && time.Since(start) < table.Timeout
@@ -732,7 +716,7 @@ func TestConcurrentReplacementsOfAStaleIndexRow(t *testing.T) {
 	r.clock.Advance(2 * time.Hour)
 	var once sync.Once
 	start := time.Now()
-	linkstest.CreateAtOnce(t, 32, func(i int) (link.Link, bool, error) {
+	teststore.CreateAtOnce(t, 32, func(i int) (link.Link, bool, error) {
 		if i == 16 {
 			once.Do(func() {
 				if _, err := instances[0].Reap(ctx); err != nil {
@@ -825,7 +809,7 @@ func TestSlowStorageIsNotDown(t *testing.T) {
 
 func TestAnExpiryRowThatIsThereMakesItsAliasTaken(t *testing.T) {
 	r := newRig(t)
-	r.config.Random = linkstest.Draws("aaaaaa", "aaaaaa", "bbbbbb")
+	r.config.Random = draws("aaaaaa", "aaaaaa", "bbbbbb")
 	s := r.open(nil)
 	first := r.create(s, "https://example.com/1", time.Hour)
 	// Only the expiry row is left, as of a create on another instance that has not come to its link

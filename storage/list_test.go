@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"regexp"
 	"slices"
 	"sort"
@@ -519,4 +520,70 @@ func TestFaultsDuringAList(t *testing.T) {
 		!slices.Equal(aliasesOf(links), made) {
 		t.Errorf("got %v, %v", aliasesOf(links), err)
 	}
+}
+
+func TestListIsNewestFirst(t *testing.T) { eachWay(t, testList) }
+
+func testList(t *testing.T, start starter) {
+	const url = "https://example.com/"
+	t.Run("an owner's links are listed, newest first", func(t *testing.T) {
+		s, clock, want := start(t)
+		var made []link.Name
+		for i := range 7 {
+			if i%3 != 0 { // some are made in the same second
+				clock.Advance(time.Second)
+			}
+			w := owned(want(fmt.Sprint(url, i), time.Hour), "a")
+			w.Title = fmt.Sprint("title ", i)
+			made = append(made, s.create(t, w).Name)
+		}
+		s.create(t, owned(want(url, 0), "b"))
+		s.create(t, want(url, time.Hour))
+
+		list := func(owner string, limit int, keep func(link.Link) bool) (listed []link.Link) {
+			t.Helper()
+			for after, pages := "", 0; pages == 0 || after != ""; pages++ {
+				links, next, err := s.List(t.Context(), owner, after, limit, keep)
+				if err != nil || len(links) > limit || pages > 10 {
+					t.Fatalf("page %d: got %d links, %q, %v", pages, len(links), next, err)
+				}
+				listed, after = append(listed, links...), next
+			}
+			return listed
+		}
+		for _, limit := range []int{1, 2, 6, 7, 8, 100} {
+			listed := list("a", limit, all)
+			var aliases []link.Name
+			for i, l := range listed {
+				aliases = append(aliases, l.Name)
+				if i > 0 && l.CreatedAt.After(listed[i-1].CreatedAt) {
+					t.Errorf("%d a page: %s is newer than the one before it", limit, l.Name)
+				}
+				if read, err := s.Read(t.Context(), l.Name); err != nil ||
+					!reflect.DeepEqual(read, l) {
+					t.Errorf("listed %+v, read %+v, %v", l, read, err)
+				}
+			}
+			if slices.Sort(aliases); !slices.Equal(aliases, slices.Sorted(slices.Values(made))) {
+				t.Errorf("%d a page: %v", limit, aliases)
+			}
+		}
+		if some := list("a", 2, func(l link.Link) bool { return l.Title > "title 3" }); len(
+			some) != 3 {
+			t.Errorf("of three, these are kept: %+v", some)
+		}
+		if none := list("c", 10, all); len(none) != 0 {
+			t.Errorf("somebody without links has %+v", none)
+		}
+		clock.Advance(2 * time.Hour)
+		if expired := list("a", 10, all); len(expired) != 7 {
+			t.Errorf("%d are left once they have expired", len(expired))
+		}
+		if _, err := s.Reap(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if reaped := list("a", 10, all); len(reaped) != 0 {
+			t.Errorf("tombstones are listed: %+v", reaped)
+		}
+	})
 }

@@ -17,8 +17,9 @@ import (
 	"tiney/internal/telemetry"
 	"tiney/internal/testing/azurite"
 	"tiney/internal/testing/faultproxy"
-	"tiney/internal/testing/linkstest"
 	"tiney/internal/testing/rawtables"
+	"tiney/internal/testing/teststore"
+	"tiney/internal/testing/testutil"
 	"tiney/storage"
 	"tiney/storage/memtable"
 	"tiney/storage/table"
@@ -61,7 +62,7 @@ type rig struct {
 	t     testing.TB
 	proxy *faultproxy.Proxy
 	place
-	clock   *linkstest.Clock
+	clock   *testutil.Clock
 	metrics *telemetry.Metrics
 	config  storage.Config
 	sender  *telemetry.Sender // gets the calls of the rig's stores; nil: nothing does
@@ -140,7 +141,7 @@ func newAzurite(t testing.TB, ports azurite.Ports) place {
 
 func newRigAt(t testing.TB, where place) *rig {
 	t.Helper()
-	r := &rig{t: t, place: where, proxy: where.newProxy(), clock: linkstest.NewClock(),
+	r := &rig{t: t, place: where, proxy: where.newProxy(), clock: testutil.NewClock(),
 		metrics: new(telemetry.Metrics)}
 	r.Tables = rawtables.On(t, r.direct, fmt.Sprintf("T%d", rigs.Add(1)))
 	r.TombstoneFor, r.KeepDays, r.Now = 0, keepDays, r.clock.Now
@@ -152,7 +153,7 @@ func newRigAt(t testing.TB, where place) *rig {
 			Keys: r.Keys, State: r.State,
 			Clicks: r.Clicks, ClickTotals: r.ClickTotals},
 		AliasLength: 6,
-		DeletedKeep: linkstest.DeletedKeep,
+		DeletedKeep: teststore.DeletedKeep,
 		Reap:        storage.ReapConfig{PageSize: 1000, Pause: time.Millisecond},
 		Clicks:      storage.ClicksConfig{KeepDays: keepDays},
 		Now:         r.clock.Now, Random: rand.Reader,
@@ -180,7 +181,7 @@ func (r *rig) leaveTombstones(d time.Duration) { r.TombstoneFor, r.config.Tombst
 func newCrashRig(t testing.TB) (r *rig, other *storage.Links) {
 	t.Helper()
 	r = newRig(t)
-	r.leaveTombstones(linkstest.TombstoneKeep)
+	r.leaveTombstones(teststore.TombstoneKeep)
 	r.Make()
 	return r, r.other()
 }

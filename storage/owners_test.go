@@ -14,8 +14,8 @@ import (
 
 	"tiney/internal/link"
 	"tiney/internal/testing/faultproxy"
-	"tiney/internal/testing/linkstest"
 	"tiney/internal/testing/rawtables"
+	"tiney/internal/testing/teststore"
 	"tiney/storage"
 )
 
@@ -80,7 +80,7 @@ func TestStorageCallsOfOwnersOperations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			r.leaveTombstones(linkstest.TombstoneKeep)
+			r.leaveTombstones(teststore.TombstoneKeep)
 			s := r.open(nil)
 			r.begin(test.operation, r.other())
 			got := r.calls(func() {
@@ -106,7 +106,7 @@ func TestStorageCallsOfOwnersOperations(t *testing.T) {
 func tombstone(r *rig, s *storage.Links) {
 	r.t.Helper()
 	if err := both(create("a", "one", url1, time.Hour), later(time.Hour), reap,
-		later(linkstest.TombstoneKeep))(ctx, r, s); err != nil {
+		later(teststore.TombstoneKeep))(ctx, r, s); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -449,10 +449,10 @@ func TestTombstones(t *testing.T) {
 		"expired": {there("a", url1, time.Hour, later(2*time.Hour)),
 			link.StateExpired, time.Hour},
 		"deleted": {there("a", url1, 0, deleteOne,
-			later(linkstest.DeletedKeep+time.Hour)), link.StateDeleted, linkstest.DeletedKeep +
+			later(teststore.DeletedKeep+time.Hour)), link.StateDeleted, teststore.DeletedKeep +
 			time.Hour},
 		"deleted, and expired in between": {there("a", url1, time.Hour, deleteOne,
-			later(linkstest.DeletedKeep+time.Hour)), link.StateDeleted, linkstest.DeletedKeep +
+			later(teststore.DeletedKeep+time.Hour)), link.StateDeleted, teststore.DeletedKeep +
 			time.Hour},
 		"disabled, and expired": {there("a", url1, time.Hour,
 			edit(func(_ time.Time, l link.Link) (link.Link, error) {
@@ -480,7 +480,7 @@ func TestTombstones(t *testing.T) {
 			gone := func() {
 				t.Helper()
 				for _, s := range []*storage.Links{s, r.other()} {
-					if got, err := s.Get(ctx, "one"); err != nil || !linkstest.Same(got, want) {
+					if got, err := s.Get(ctx, "one"); err != nil || !storage.Same(got, want) {
 						t.Errorf("got %+v, %v, want %+v", got, err, want)
 					}
 					if _, err := s.Read(ctx, "one"); !errors.Is(err, link.ErrNotFound) {
@@ -506,7 +506,7 @@ func TestTombstones(t *testing.T) {
 			}
 			end := want.GoneAt.Add(keep)
 			if test.reason == link.StateDeleted {
-				end = end.Add(linkstest.DeletedKeep)
+				end = end.Add(teststore.DeletedKeep)
 			}
 			r.clock.Advance(end.Sub(r.clock.Now()) - time.Second)
 			if done, err := s.Reap(ctx); err != nil || done.Deleted != 0 {
@@ -592,7 +592,7 @@ func TestKeepTimesThatAreChanged(t *testing.T) {
 // whatever their days.
 func TestReapALinkWithSeveralRows(t *testing.T) {
 	t.Parallel()
-	for _, tombstones := range []time.Duration{0, linkstest.TombstoneKeep} {
+	for _, tombstones := range []time.Duration{0, teststore.TombstoneKeep} {
 		t.Run(fmt.Sprint("tombstones for ", tombstones), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)

@@ -11,7 +11,6 @@ import (
 
 	"tiney/internal/link"
 	"tiney/internal/testing/faultproxy"
-	"tiney/internal/testing/linkstest"
 	"tiney/internal/testing/rawtables"
 	"tiney/storage"
 )
@@ -48,7 +47,7 @@ func TestReapCatchesUpOverManyDays(t *testing.T) {
 				t.Errorf("got %+v, %v, want %+v", done, err, want)
 			}
 			r.WantRows(1, 1, 1)
-			if got, err := s.Get(ctx, alive.Name); err != nil || !linkstest.Same(got, alive) {
+			if got, err := s.Get(ctx, alive.Name); err != nil || !storage.Same(got, alive) {
 				t.Errorf("the live link: %+v, %v", got, err)
 			}
 		})
@@ -86,7 +85,7 @@ func TestReapLeavesAloneWhatIsNotDue(t *testing.T) {
 		t.Errorf("got %+v, %v, want %+v", done, err, want)
 	}
 	for _, l := range []link.Link{inBuffer, extended, forever, newer, early} {
-		if got, err := s.Get(ctx, l.Name); err != nil || !linkstest.Same(got, l) {
+		if got, err := s.Get(ctx, l.Name); err != nil || !storage.Same(got, l) {
 			t.Errorf("%s: got %+v, %v", l.Name, got, err)
 		}
 	}
@@ -256,7 +255,7 @@ func TestReapDoesNotDeleteWhatChangedSinceItWasRead(t *testing.T) {
 			if done, err = s.Reap(ctx); err != nil || done.Dropped != 1 || done.Deleted != 0 {
 				t.Errorf("got %+v, %v, want the old expiry row dropped", done, err)
 			}
-			if got, err := s.Get(ctx, l.Name); err != nil || !linkstest.Same(got, l) {
+			if got, err := s.Get(ctx, l.Name); err != nil || !storage.Same(got, l) {
 				t.Errorf("got %+v, %v", got, err)
 			}
 			r.WantRows(1, 1, 2)
@@ -284,7 +283,7 @@ func TestReapDoesNotDeleteWhatChangedSinceItWasRead(t *testing.T) {
 		}
 		newer.Shared = true
 		if l, created, err := s.Create(ctx, r.want(old.LongURL, time.Hour), ""); err != nil ||
-			created || !linkstest.Same(l, newer) {
+			created || !storage.Same(l, newer) {
 			t.Errorf("got %+v, created %t, %v, want %+v", l, created, err, newer)
 		}
 		r.WantRows(1, 1, 1)
@@ -303,7 +302,7 @@ func TestReapGoesByTheClockOfStorage(t *testing.T) {
 		if _, err := s.Reap(ctx); err != nil {
 			t.Error(err)
 		}
-		if got, err := s.Get(ctx, alive.Name); err != nil || !linkstest.Same(got, alive) {
+		if got, err := s.Get(ctx, alive.Name); err != nil || !storage.Same(got, alive) {
 			t.Errorf("after a jump of %v: %+v, %v", jump, got, err)
 		}
 	}

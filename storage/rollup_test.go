@@ -14,8 +14,8 @@ import (
 	"tiney/internal/clicks"
 	"tiney/internal/link"
 	"tiney/internal/testing/faultproxy"
-	"tiney/internal/testing/linkstest"
 	"tiney/internal/testing/rawtables"
+	"tiney/internal/testing/teststore"
 	"tiney/storage"
 )
 
@@ -89,7 +89,7 @@ func TestRollUp(t *testing.T) {
 				r.Put(r.Links, rawtables.Link(l))
 			}
 			for alias, at := range map[link.Name]time.Time{"tomb": from, "knowntomb": from,
-				"deleted": from.Add(linkstest.DeletedKeep)} {
+				"deleted": from.Add(teststore.DeletedKeep)} {
 				r.Put(r.Expiry, rawtables.Due(alias, at))
 			}
 			r.Put(r.Links, rawtables.Entity{"PartitionKey": "da", "RowKey": "damaged"})

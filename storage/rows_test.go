@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"tiney/internal/link"
-	"tiney/internal/testing/linkstest"
 )
 
 // Whatever a row holds, it is decoded or called damaged; and what was decoded is decoded from what
@@ -31,7 +30,7 @@ func FuzzDecodeLink(f *testing.F) {
 			return
 		}
 		again, err := decodeLink(encodeLink(r), "one", "etag")
-		if err != nil || !linkstest.Same(again.Link, r.Link) || again.Changed(r.Link) ||
+		if err != nil || !Same(again.Link, r.Link) || again.Changed(r.Link) ||
 			again.GoneReason != r.GoneReason || again.Shared != r.Shared ||
 			!again.CreatedAt.Equal(r.CreatedAt) || !again.UpdatedAt.Equal(r.UpdatedAt) {
 			t.Fatalf("%s: %+v is written and read as %+v, %v", data, r.Link, again.Link, err)

@@ -3,7 +3,6 @@ package storage_test
 import (
 	"context"
 	"errors"
-	"io"
 	"maps"
 	"strings"
 	"sync"
@@ -12,148 +11,10 @@ import (
 
 	"tiney/internal/link"
 	"tiney/internal/testing/faultproxy"
-	"tiney/internal/testing/linkstest"
 	"tiney/internal/testing/rawtables"
 	"tiney/internal/testing/testutil"
 	"tiney/storage"
 )
-
-// A store whose links are all of one domain keeps the promises of any store.
-func TestADomainConforms(t *testing.T) {
-	conformAs(t, func(s *storage.Links) linkstest.Store { return inDomain{s} },
-		func(l link.Link) link.Link { return into(l) })
-}
-
-// In any case, a store keeps its promises too, if its callers use capitals.
-func TestAnyCaseConforms(t *testing.T) {
-	conformAs(t, func(s *storage.Links) linkstest.Store { return shouting{s} },
-		func(l link.Link) link.Link { return l })
-}
-
-func conformAs(t *testing.T, as func(*storage.Links) linkstest.Store,
-	put func(link.Link) link.Link) {
-	linkstest.Conform(t, func(t *testing.T, now func() time.Time,
-		random io.Reader) linkstest.Subject {
-		r := newRig(t)
-		r.config.Now, r.config.Random, r.config.TombstoneFor = now, random, linkstest.TombstoneKeep
-		r.config.AnyCase = as(nil) == linkstest.Store(shouting{})
-		s := r.open(withCache)
-		return linkstest.Subject{Store: as(s), Blocked: s.Blocked, Put: func(l link.Link) {
-			r.Put(r.Links, rawtables.Link(put(l)))
-		}}
-	})
-}
-
-const domain link.Domain = "go.example"
-
-func into(l link.Link) link.Link {
-	l.Name = domain.Name(l.Name.Alias())
-	return l
-}
-
-func out(l link.Link) link.Link {
-	l.Name = link.Name(l.Name.Alias())
-	return l
-}
-
-// inDomain is a store whose callers know only the aliases of its one domain.
-type inDomain struct{ *storage.Links }
-
-func (s inDomain) Create(ctx context.Context, want link.Link, presented string) (link.Link, bool,
-	error) {
-	l, created, err := s.Links.Create(ctx, into(want), presented)
-	return out(l), created, err
-}
-
-func (s inDomain) Get(ctx context.Context, a link.Name) (link.Link, error) {
-	l, err := s.Links.Get(ctx, domain.Name(a.Alias()))
-	return out(l), err
-}
-
-func (s inDomain) Read(ctx context.Context, a link.Name) (link.Link, error) {
-	l, err := s.Links.Read(ctx, domain.Name(a.Alias()))
-	return out(l), err
-}
-
-func (s inDomain) History(ctx context.Context, a link.Name) (link.Link, error) {
-	l, err := s.Links.History(ctx, domain.Name(a.Alias()))
-	return out(l), err
-}
-
-func (s inDomain) Import(ctx context.Context, links []link.Link) []link.Imported {
-	var named []link.Link
-	for _, l := range links {
-		named = append(named, into(l))
-	}
-	return s.Links.Import(ctx, named)
-}
-
-func (s inDomain) Edit(ctx context.Context, a link.Name, once bool,
-	change func(link.Link) (link.Link, error)) (link.Link, error) {
-	l, err := s.Links.Edit(ctx, domain.Name(a.Alias()), once, func(l link.Link) (link.Link, error) {
-		l, err := change(out(l))
-		return into(l), err
-	})
-	return out(l), err
-}
-
-func (s inDomain) EditAll(ctx context.Context, aliases []link.Name,
-	change func(int, link.Link) (link.Link, error)) ([]error, error) {
-	var names []link.Name
-	for _, a := range aliases {
-		names = append(names, domain.Name(a.Alias()))
-	}
-	return s.Links.EditAll(ctx, names, func(i int, l link.Link) (link.Link, error) {
-		l, err := change(i, out(l))
-		return into(l), err
-	})
-}
-
-func (s inDomain) List(ctx context.Context, owner, after string, limit int,
-	keep func(link.Link) bool) ([]link.Link, string, error) {
-	links, next, err := s.Links.List(ctx, owner, after, limit,
-		func(l link.Link) bool { return keep(out(l)) })
-	for i, l := range links {
-		links[i] = out(l)
-	}
-	return links, next, err
-}
-
-// shouting is a store whose callers spell each alias that is in lower case in upper case.
-type shouting struct{ *storage.Links }
-
-func shout(a link.Name) link.Name {
-	if a == a.Lower() {
-		return link.Name(strings.ToUpper(string(a)))
-	}
-	return a
-}
-
-func (s shouting) Get(ctx context.Context, a link.Name) (link.Link, error) {
-	return s.Links.Get(ctx, shout(a))
-}
-
-func (s shouting) Read(ctx context.Context, a link.Name) (link.Link, error) {
-	return s.Links.Read(ctx, shout(a))
-}
-
-func (s shouting) History(ctx context.Context, a link.Name) (link.Link, error) {
-	return s.Links.History(ctx, shout(a))
-}
-
-func (s shouting) Edit(ctx context.Context, a link.Name, once bool,
-	change func(link.Link) (link.Link, error)) (link.Link, error) {
-	return s.Links.Edit(ctx, shout(a), once, change)
-}
-
-func (s shouting) EditAll(ctx context.Context, aliases []link.Name,
-	change func(int, link.Link) (link.Link, error)) ([]error, error) {
-	var names []link.Name
-	for _, a := range aliases {
-		names = append(names, shout(a))
-	}
-	return s.Links.EditAll(ctx, names, change)
-}
 
 func TestRowsOfALinkOfADomain(t *testing.T) {
 	r := newRig(t)

@@ -10,13 +10,13 @@ import (
 
 	"tiney/internal/access"
 	"tiney/internal/telemetry"
-	"tiney/internal/testing/linkstest"
 	"tiney/internal/testing/oidcprovider"
+	"tiney/internal/testing/testutil"
 )
 
 // signInGroups returns an authenticator that takes groups from a claim, and the reasons for which
 // it has left out some.
-func signInGroups(t testing.TB, p *oidcprovider.Provider, claim string, clock *linkstest.Clock) (
+func signInGroups(t testing.TB, p *oidcprovider.Provider, claim string, clock *testutil.Clock) (
 	*access.Authenticator, *[]string) {
 	t.Helper()
 	var lost []string
@@ -52,7 +52,7 @@ func with(c claims, name string, value any) claims {
 
 func TestGroups(t *testing.T) {
 	t.Parallel()
-	p, clock := oidcprovider.Start(t, oidcprovider.Options{Alg: "ES256"}), linkstest.NewClock()
+	p, clock := oidcprovider.Start(t, oidcprovider.Options{Alg: "ES256"}), testutil.NewClock()
 	longest := strings.Repeat("ß", 128)
 	const inMap = "in a map, one is not an object, true or false"
 	const many, none, text, length = "there are more than 200",
@@ -143,7 +143,7 @@ func TestGroups(t *testing.T) {
 
 func TestClaimsThatAreGroups(t *testing.T) {
 	t.Parallel()
-	p, clock := oidcprovider.Start(t, oidcprovider.Options{Alg: "ES256"}), linkstest.NewClock()
+	p, clock := oidcprovider.Start(t, oidcprovider.Options{Alg: "ES256"}), testutil.NewClock()
 	token := func(c claims) string {
 		all := p.Claims("ada")
 		maps.Copy(all, c)
@@ -191,7 +191,7 @@ func TestClaimsThatAreGroups(t *testing.T) {
 // Roles have the shapes of groups. What is not understood is told once.
 func TestShapesOfRoles(t *testing.T) {
 	t.Parallel()
-	p, clock := oidcprovider.Start(t, oidcprovider.Options{Alg: "ES256"}), linkstest.NewClock()
+	p, clock := oidcprovider.Start(t, oidcprovider.Options{Alg: "ES256"}), testutil.NewClock()
 	for name, test := range map[string]struct {
 		roles any
 		admin bool
@@ -236,7 +236,7 @@ func TestShapesOfRoles(t *testing.T) {
 // A group that is taken away is missing from the next token. The one before has it until it ends.
 func TestLeavingAGroup(t *testing.T) {
 	t.Parallel()
-	p, clock := oidcprovider.Start(t, oidcprovider.Options{Alg: "ES256"}), linkstest.NewClock()
+	p, clock := oidcprovider.Start(t, oidcprovider.Options{Alg: "ES256"}), testutil.NewClock()
 	a, _ := signInGroups(t, p, "groups", clock)
 	ops, sales := owner(p, "group|ops"), owner(p, "group|sales")
 	wantGroups := func(what, token string, want ...string) {

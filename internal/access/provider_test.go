@@ -23,7 +23,6 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"tiney/internal/access"
-	"tiney/internal/testing/linkstest"
 	"tiney/internal/testing/oidcprovider"
 	"tiney/internal/testing/testutil"
 )
@@ -116,7 +115,7 @@ func TestUnknownKey(t *testing.T) {
 // TestProviderThatIsDown takes the provider down and brings it back.
 func TestProviderThatIsDown(t *testing.T) {
 	t.Parallel()
-	p, clock := oidcprovider.Start(t, longLived), linkstest.NewClock()
+	p, clock := oidcprovider.Start(t, longLived), testutil.NewClock()
 	var failed atomic.Int64
 	a := signInWith(t, access.OIDCConfig{Issuer: p.Issuer(), ClientID: oidcprovider.ClientID,
 		Failed: func(err error) {
@@ -342,7 +341,7 @@ func TestNonsense(t *testing.T) {
 		}},
 	} {
 		p.Up()
-		clock := linkstest.NewClock()
+		clock := testutil.NewClock()
 		knows := signIn(t, p, clock)
 		wantOwner(t, "before "+name, p, knows, token, "ada")
 		p.Intercept(func(w http.ResponseWriter, r *http.Request, provider http.Handler) {
@@ -485,7 +484,7 @@ func TestKeysOfOtherPurposes(t *testing.T) {
 		var lost []string
 		a := signInWith(t, access.OIDCConfig{Issuer: p.Issuer(), ClientID: oidcprovider.ClientID,
 			Lost: func(_, reason string) { lost = append(lost, reason) }},
-			linkstest.NewClock())
+			testutil.NewClock())
 		if token := c.key.Sign(t, p.Claims("ada"), nil); c.want == ok {
 			wantOwner(t, name, p, a, token, "ada")
 		} else {
@@ -528,7 +527,7 @@ func TestTokensThatNameNoKey(t *testing.T) {
 			}
 			return append(all, keys...)
 		})
-		if _, err := bearer(t, signIn(t, p, linkstest.NewClock()), token); !errors.Is(err, want) {
+		if _, err := bearer(t, signIn(t, p, testutil.NewClock()), token); !errors.Is(err, want) {
 			t.Errorf("beside %d others: %v, wanted %v", others, err, want)
 		}
 	}
@@ -555,7 +554,7 @@ func FuzzCaller(f *testing.F) {
 	}))
 	defer provider.Close()
 	issuer = provider.URL
-	clock := linkstest.NewClock()
+	clock := testutil.NewClock()
 	a := open(f, access.Config{AdminKey: adminKey, OIDC: &access.OIDCConfig{Issuer: issuer,
 		ClientID: "c"}}, &keys{}, clock.Now)
 	a.SetFetchLimit(time.Minute)

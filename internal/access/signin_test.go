@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"tiney/internal/access"
-	"tiney/internal/testing/linkstest"
 	"tiney/internal/testing/oidcprovider"
+	"tiney/internal/testing/testutil"
 )
 
 func TestHowPeopleSignIn(t *testing.T) {
 	t.Parallel()
-	a, err := access.New(access.Config{}, nil, linkstest.NewClock().Now)
+	a, err := access.New(access.Config{}, nil, testutil.NewClock().Now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,15 +18,15 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"tiney/internal/access"
-	"tiney/internal/testing/linkstest"
 	"tiney/internal/testing/oidcprovider"
+	"tiney/internal/testing/testutil"
 )
 
 // start starts a provider, and an authenticator that accepts its tokens.
-func start(t testing.TB, o oidcprovider.Options) (*oidcprovider.Provider, *linkstest.Clock,
+func start(t testing.TB, o oidcprovider.Options) (*oidcprovider.Provider, *testutil.Clock,
 	*access.Authenticator) {
 	t.Helper()
-	p, clock := oidcprovider.Start(t, o), linkstest.NewClock()
+	p, clock := oidcprovider.Start(t, o), testutil.NewClock()
 	return p, clock, signIn(t, p, clock)
 }
 
@@ -35,13 +35,13 @@ type claims = jwt.MapClaims
 // signIn returns an authenticator that accepts the tokens of p, at the clock's time. It waits for
 // the provider's keys longer than the product does, because a busy machine may stand still for a
 // while.
-func signIn(t testing.TB, p *oidcprovider.Provider, clock *linkstest.Clock) *access.Authenticator {
+func signIn(t testing.TB, p *oidcprovider.Provider, clock *testutil.Clock) *access.Authenticator {
 	t.Helper()
 	return signInWith(t, access.OIDCConfig{Issuer: p.Issuer(), ClientID: oidcprovider.ClientID,
 		AdminRole: "admin", Scopes: "openid groups"}, clock)
 }
 
-func signInWith(t testing.TB, c access.OIDCConfig, clock *linkstest.Clock) *access.Authenticator {
+func signInWith(t testing.TB, c access.OIDCConfig, clock *testutil.Clock) *access.Authenticator {
 	t.Helper()
 	a := open(t, access.Config{OIDC: &c}, &keys{}, clock.Now)
 	a.SetFetchLimit(time.Minute)
@@ -86,7 +86,7 @@ func TestSignIn(t *testing.T) {
 		t.Run(alg, func(t *testing.T) {
 			t.Parallel()
 			p := oidcprovider.Start(t, oidcprovider.Options{Alg: alg})
-			a := signIn(t, p, linkstest.NewClock())
+			a := signIn(t, p, testutil.NewClock())
 			if p.Fetches() > 0 {
 				t.Error("the provider was asked before anybody came")
 			}
@@ -127,7 +127,7 @@ func TestHostileTokens(t *testing.T) {
 	for _, alg := range []string{"RS256", "ES256"} {
 		t.Run(alg, func(t *testing.T) {
 			t.Parallel()
-			p, clock := oidcprovider.Start(t, oidcprovider.Options{Alg: alg}), linkstest.NewClock()
+			p, clock := oidcprovider.Start(t, oidcprovider.Options{Alg: alg}), testutil.NewClock()
 			other := oidcprovider.Start(t, oidcprovider.Options{Alg: alg})
 			a := signIn(t, p, clock)
 			key, now := p.Key(), clock.Now()

@@ -1,7 +1,6 @@
 package formats_test
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,7 +9,9 @@ import (
 
 	"tiney/internal/formats"
 	"tiney/internal/link"
-	"tiney/internal/testing/linkstest"
+	"tiney/internal/testing/teststore"
+	"tiney/internal/testing/testutil"
+	"tiney/storage"
 )
 
 // resultsOf imports a file, and returns the result of each record, such as "2 one created" or
@@ -38,7 +39,7 @@ func resultsOf(t *testing.T, im *formats.Import, f formats.Format,
 }
 
 func TestImport(t *testing.T) {
-	store := linkstest.NewFake(linkstest.NewClock().Now, rand.Reader)
+	store := teststore.Open(t, testutil.NewClock())
 	const file = "alias,longUrl,clicks\n" +
 		"one,https://example.com/1,7\n" +
 		"one,https://example.com/1,\n" +
@@ -59,8 +60,8 @@ func TestImport(t *testing.T) {
 		}
 	}
 	dry := &formats.Import{Links: store, DryRun: true}
-	want("dry run", dry, "created", "there", "there") // the fake does not compare the long URLs
-	want("dry run of more", dry, "there", "there", "there")
+	want("dry run", dry, "created", "there", "the alias is taken")
+	want("dry run of more", dry, "there", "there", "the alias is taken")
 	if _, err := store.Read(t.Context(), "one"); !errors.Is(err, link.ErrNotFound) {
 		t.Errorf("a dry run made a link: %v", err)
 	}
@@ -77,7 +78,7 @@ func TestImport(t *testing.T) {
 }
 
 func TestImportKeepsOwners(t *testing.T) {
-	store := linkstest.NewFake(linkstest.NewClock().Now, rand.Reader)
+	store := teststore.Open(t, testutil.NewClock())
 	for keep, owners := range map[bool][2]string{false: {"ann", "ann"}, true: {"bob", ""}} {
 		im := &formats.Import{Links: store, Owner: "ann", KeepOwners: keep}
 		resultsOf(t, im, formats.CSV, fmt.Sprintf("alias,longUrl,owner\n"+
@@ -93,7 +94,7 @@ func TestImportKeepsOwners(t *testing.T) {
 
 // Only an admin's import makes a link that was taken down.
 func TestImportTakenDown(t *testing.T) {
-	store := linkstest.NewFake(linkstest.NewClock().Now, rand.Reader)
+	store := teststore.Open(t, testutil.NewClock())
 	for admin, aliases := range map[bool][2]link.Name{false: {"a", "b"}, true: {"c", "d"}} {
 		im := &formats.Import{Links: store, Owner: "ann", Admin: admin}
 		resultsOf(t, im, formats.CSV, fmt.Sprintf("alias,longUrl,disabled,locked\n"+
@@ -109,7 +110,7 @@ func TestImportTakenDown(t *testing.T) {
 }
 
 // foundOf returns what is found in a store under some names: the long URL, and what is forwarded.
-func foundOf(t *testing.T, store *linkstest.Fake, names ...link.Name) (found []string) {
+func foundOf(t *testing.T, store *teststore.Store, names ...link.Name) (found []string) {
 	t.Helper()
 	for _, name := range names {
 		l, err := store.Read(t.Context(), name)
@@ -195,7 +196,7 @@ func TestImportDomains(t *testing.T) {
 			"a@old.example: no such link"}},
 	} {
 		for format, file := range test.files {
-			store := linkstest.NewFake(linkstest.NewClock().Now, rand.Reader)
+			store := teststore.Open(t, testutil.NewClock())
 			im := test.im
 			im.Links, im.Rules, im.Format = store, rules, format
 			got := resultsOf(t, &im, format, file)
@@ -213,7 +214,7 @@ func TestImportDomains(t *testing.T) {
 
 // golink appends the query and the path of a request to the target.
 func TestImportForwards(t *testing.T) {
-	store := linkstest.NewFake(linkstest.NewClock().Now, rand.Reader)
+	store := teststore.Open(t, testutil.NewClock())
 	extra := rules
 	extra.ExtraSchemes = []string{"mailto"}
 	im := &formats.Import{Links: store, Rules: extra, Format: formats.Golink}
@@ -242,8 +243,9 @@ func TestImportForwards(t *testing.T) {
 // is found by its own spelling only.
 func TestImportInAnyCase(t *testing.T) {
 	for _, anyCase := range []bool{false, true} {
-		store := linkstest.NewFake(linkstest.NewClock().Now, rand.Reader)
-		store.AnyCase = anyCase
+		store := teststore.Open(t, testutil.NewClock(), func(c *storage.Config) {
+			c.AnyCase = anyCase
+		})
 		store.Put(link.Link{Name: "Old", LongURL: "https://example.com/old", CreatedAt: day})
 		im := &formats.Import{Links: store, Rules: rules, Format: formats.CSV}
 		im.Rules.AnyCase = anyCase

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"tiney/internal/link"
-	"tiney/internal/testing/linkstest"
 	"tiney/internal/testing/rawtables"
+	"tiney/internal/testing/teststore"
 	"tiney/internal/testing/testutil"
 )
 
@@ -399,7 +399,7 @@ func TestConcurrentShortensOnTwoProcesses(t *testing.T) {
 	for round := range 3 {
 		start := time.Now()
 		var aliases sync.Map
-		linkstest.CreateAtOnce(t, 64, func(i int) (link.Link, bool, error) {
+		teststore.CreateAtOnce(t, 64, func(i int) (link.Link, bool, error) {
 			l, status := shorten(t, bases[i%2], fmt.Sprintf("https://example.com/%d", round))
 			switch status {
 			case 200, 201:

@@ -68,6 +68,7 @@ type Proxy struct {
 	calls   []Call
 	before  func(Call) Fault
 	after   func(Call)
+	failure func(Call) error // in memory only
 }
 
 // Start starts a proxy in front of the Azurite on the given ports. Close ends it.
@@ -121,11 +122,19 @@ func (p *Proxy) After(f func(Call)) {
 	p.after = f
 }
 
-// Reset forgets the calls so far, and both functions.
+// FailAs sets a function that sees every call in memory that no other fault befalls. Its error, if
+// it returns one, is the call's error, and the call is not passed on. nil removes the function.
+func (p *Proxy) FailAs(f func(Call) error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failure = f
+}
+
+// Reset forgets the calls so far, and all functions.
 func (p *Proxy) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.n, p.calls, p.before, p.after = 0, nil, nil, nil
+	p.n, p.calls, p.before, p.after, p.failure = 0, nil, nil, nil, nil
 }
 
 // Wait returns when no call is on its way to storage. Calls of a killed client may be on their way

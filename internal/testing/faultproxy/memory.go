@@ -120,9 +120,15 @@ func (t *memoryTable) try(ctx context.Context, limit time.Duration, call Call,
 		result
 		again bool
 	}
+	if ctx.Err() != nil {
+		return result{err: table.Classify(call.Operation, ctx.Err())}, false
+	}
+	if !t.p.harms() {
+		return t.pass(ctx, call, apply) // at once, so there is nothing to wait for
+	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if ctx.Err() != nil {
+	if ctx.Err() != nil { // at a limit of nothing
 		return result{err: table.Classify(call.Operation, ctx.Err())}, false
 	}
 	came := make(chan response, 1)
@@ -160,6 +166,9 @@ func (t *memoryTable) pass(ctx context.Context, call Call,
 		<-ctx.Done()
 		return result{err: table.Classify(call.Operation+" "+t.Name(), ctx.Err())}, true
 	}
+	if err := t.p.failed(call); err != nil {
+		return result{err: err}, false
+	}
 	// A network does not cancel a call whose client is gone.
 	got = apply(context.WithValue(context.WithoutCancel(ctx), faultKey{}, fault))
 	switch fault {
@@ -170,6 +179,24 @@ func (t *memoryTable) pass(ctx context.Context, call Call,
 	}
 	after(call)
 	return got, false
+}
+
+// harms reports whether faults, or what tests do meanwhile, may hold up a call.
+func (p *Proxy) harms() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.before != nil || p.after != nil
+}
+
+// failed returns the error that FailAs gives a call.
+func (p *Proxy) failed(call Call) error {
+	p.mu.Lock()
+	failure := p.failure
+	p.mu.Unlock()
+	if failure == nil {
+		return nil
+	}
+	return failure(call)
 }
 
 type faultKey struct{}

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -194,7 +195,7 @@ func Link(l link.Link) Entity {
 	}
 	e["LongUrl"], e["IsDisabled"] = l.LongURL, l.Disabled
 	for name, text := range map[string]string{"Owner": l.Owner, "Title": l.Title,
-		"ClaimHash": l.ClaimHash, "Spelling": string(l.Spelling)} {
+		"ClaimHash": l.ClaimHash, "Spelling": string(l.Spelling), "History": l.History.JSON()} {
 		if text != "" {
 			e[name] = text
 		}
@@ -202,8 +203,16 @@ func Link(l link.Link) Entity {
 	if l.StatusCode != 0 {
 		e["StatusCode"] = l.StatusCode
 	}
-	if l.Shared {
-		e["Shared"] = true
+	for name, set := range map[string]bool{"Shared": l.Shared, "Locked": l.Locked} {
+		if set {
+			e[name] = true
+		}
+	}
+	for name, n := range map[string]int64{"ClicksBefore": l.Before.Clicks,
+		"BotsBefore": l.Before.Bots} {
+		if n != 0 {
+			e[name], e[name+"@odata.type"] = strconv.FormatInt(n, 10), "Edm.Int64"
+		}
 	}
 	if !l.CountedFrom.IsZero() {
 		e["CountedFrom"] = l.CountedFrom.Format(day)
@@ -220,6 +229,7 @@ func Link(l link.Link) Entity {
 	e.time("ExpiresAtUtc", l.ExpiresAt)
 	e.time("UpdatedAtUtc", l.UpdatedAt)
 	e.time("DeletedAtUtc", l.DeletedAt)
+	e.time("LastClickBeforeUtc", l.Before.LastAt)
 	return e
 }
 
@@ -303,10 +313,13 @@ func (r *Tables) add(table string, e Entity) error {
 	return err
 }
 
-// PutLink writes a link with all its rows.
+// PutLink writes a link with all its rows, or a tombstone without an expiry row.
 func (r *Tables) PutLink(l link.Link) {
 	r.t.Helper()
 	r.Put(r.Links, Link(l))
+	if l.GoneReason != link.StateLive {
+		return
+	}
 	r.Put(r.Index, Index(l))
 	if !l.ExpiresAt.IsZero() {
 		r.Put(r.Expiry, Expiry(l))

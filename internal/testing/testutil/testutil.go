@@ -27,6 +27,30 @@ func Eventually(t testing.TB, what string, condition func() bool) {
 	}
 }
 
+// Clock is a clock that stands still unless a test advances it.
+type Clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+// NewClock returns a clock that stands at a whole second near the real time. The time must be near,
+// since a storage service has a clock of its own.
+func NewClock() *Clock { return &Clock{at: time.Now().UTC().Truncate(time.Second)} }
+
+// Now returns the clock's time.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+// Advance puts the clock forward.
+func (c *Clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
 // Buffer keeps data that one goroutine writes while others read it, such as the output of a running
 // process.
 type Buffer struct {

@@ -1,0 +1,252 @@
+package storage_test
+
+import (
+	"context"
+	"crypto/rand"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"tiney/internal/link"
+	"tiney/internal/testing/rawtables"
+	"tiney/internal/testing/teststore"
+	"tiney/internal/testing/testutil"
+	"tiney/storage"
+)
+
+// links are what callers do with a store of links.
+type links interface {
+	Create(ctx context.Context, want link.Link, presented string) (l link.Link, created bool,
+		err error)
+	Get(ctx context.Context, a link.Name) (link.Link, error)
+	Read(ctx context.Context, a link.Name) (link.Link, error)
+	History(ctx context.Context, a link.Name) (link.Link, error)
+	Import(ctx context.Context, links []link.Link) []link.Imported
+	Edit(ctx context.Context, a link.Name, once bool, change func(link.Link) (link.Link,
+		error)) (link.Link, error)
+	EditAll(ctx context.Context, aliases []link.Name, change func(i int, l link.Link) (link.Link,
+		error)) (errs []error, err error)
+	List(ctx context.Context, owner, after string, limit int,
+		keep func(link.Link) bool) (links []link.Link, next string, err error)
+	Reap(ctx context.Context) (link.ReapResult, error)
+}
+
+// way is a store without links, as one kind of caller sees it. It leaves tombstones.
+type way struct {
+	links
+	Put     func(link.Link) // writes the row of a link, and replaces an existing one
+	Blocked *storage.Blocked
+}
+
+// starter opens a store that draws these aliases, or any if there are none. want is a link that is
+// made now and ends after life, or never if that is zero.
+type starter func(t *testing.T, aliases ...string) (s *way, clock *testutil.Clock,
+	want func(url string, life time.Duration) link.Link)
+
+// settle is longer than any cache in front of a store keeps an entry without asking again.
+const settle = 20 * time.Minute
+
+// eachWay tests what holds for all callers: with a cache and without one, if all links are of one
+// domain, and if the case of aliases does not matter and callers use capitals.
+func eachWay(t *testing.T, test func(t *testing.T, start starter)) {
+	asItIs := func(s *storage.Links) links { return s }
+	for name, w := range map[string]struct {
+		cache   *storage.CacheConfig
+		anyCase bool
+		as      func(*storage.Links) links
+		put     func(link.Link) link.Link
+	}{
+		"without a cache": {as: asItIs},
+		"with a cache":    {cache: withCache, as: asItIs},
+		"in a domain": {cache: withCache, as: func(s *storage.Links) links { return inDomain{s} },
+			put: into},
+		"in any case": {cache: withCache, anyCase: true,
+			as: func(s *storage.Links) links { return shouting{s} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test(t, func(t *testing.T, aliases ...string) (*way, *testutil.Clock,
+				func(string, time.Duration) link.Link) {
+				r := newRig(t)
+				r.config.TombstoneFor, r.config.AnyCase = teststore.TombstoneKeep, w.anyCase
+				if aliases != nil {
+					r.config.Random = draws(aliases...)
+				}
+				s := r.open(w.cache)
+				put := func(l link.Link) {
+					if w.put != nil {
+						l = w.put(l)
+					}
+					r.Put(r.Links, rawtables.Link(l))
+				}
+				return &way{w.as(s), put, s.Blocked}, r.clock,
+					func(url string, life time.Duration) link.Link {
+						l := r.want(url, life)
+						l.StatusCode = link.DefaultStatusCode
+						if life == 0 {
+							l.ExpiresAt = time.Time{}
+						}
+						return l
+					}
+			})
+		})
+	}
+}
+
+// create makes a link.
+func (s *way) create(t *testing.T, want link.Link) link.Link {
+	t.Helper()
+	l, created, err := s.Create(t.Context(), want, "")
+	if err != nil || !created {
+		t.Fatalf("Create: created %t, %v", created, err)
+	}
+	return l
+}
+
+// of creates a link of a URL or finds the existing one, and returns its name.
+func (s *way) of(t *testing.T, want link.Link) link.Name {
+	t.Helper()
+	l, _, err := s.Create(t.Context(), want, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.Name
+}
+
+// owned returns a link with an owner.
+func owned(l link.Link, owner string) link.Link {
+	l.Owner = owner
+	return l
+}
+
+// chosen returns a link with an alias that its maker has chosen.
+func chosen(l link.Link, a link.Name) link.Link {
+	l.Name = a
+	return l
+}
+
+// draws returns a source of randomness. It has the given bytes for callers that draw six at a time,
+// as for an alias, and random bytes for all others. It fails when the given bytes are used up.
+func draws(aliases ...string) io.Reader {
+	return drawn{strings.NewReader(strings.Join(aliases, ""))}
+}
+
+type drawn struct{ aliases *strings.Reader }
+
+func (d drawn) Read(p []byte) (int, error) {
+	if len(p) == 6 {
+		return d.aliases.Read(p)
+	}
+	return rand.Read(p)
+}
+
+const domain link.Domain = "go.example"
+
+func into(l link.Link) link.Link {
+	l.Name = domain.Name(l.Name.Alias())
+	return l
+}
+
+func out(l link.Link) link.Link {
+	l.Name = link.Name(l.Name.Alias())
+	return l
+}
+
+// inDomain is a store whose callers know only the aliases of its one domain.
+type inDomain struct{ *storage.Links }
+
+func (s inDomain) Create(ctx context.Context, want link.Link, presented string) (link.Link, bool,
+	error) {
+	l, created, err := s.Links.Create(ctx, into(want), presented)
+	return out(l), created, err
+}
+
+func (s inDomain) Get(ctx context.Context, a link.Name) (link.Link, error) {
+	l, err := s.Links.Get(ctx, domain.Name(a.Alias()))
+	return out(l), err
+}
+
+func (s inDomain) Read(ctx context.Context, a link.Name) (link.Link, error) {
+	l, err := s.Links.Read(ctx, domain.Name(a.Alias()))
+	return out(l), err
+}
+
+func (s inDomain) History(ctx context.Context, a link.Name) (link.Link, error) {
+	l, err := s.Links.History(ctx, domain.Name(a.Alias()))
+	return out(l), err
+}
+
+func (s inDomain) Import(ctx context.Context, links []link.Link) []link.Imported {
+	var named []link.Link
+	for _, l := range links {
+		named = append(named, into(l))
+	}
+	return s.Links.Import(ctx, named)
+}
+
+func (s inDomain) Edit(ctx context.Context, a link.Name, once bool,
+	change func(link.Link) (link.Link, error)) (link.Link, error) {
+	l, err := s.Links.Edit(ctx, domain.Name(a.Alias()), once, func(l link.Link) (link.Link, error) {
+		l, err := change(out(l))
+		return into(l), err
+	})
+	return out(l), err
+}
+
+func (s inDomain) EditAll(ctx context.Context, aliases []link.Name,
+	change func(int, link.Link) (link.Link, error)) ([]error, error) {
+	var names []link.Name
+	for _, a := range aliases {
+		names = append(names, domain.Name(a.Alias()))
+	}
+	return s.Links.EditAll(ctx, names, func(i int, l link.Link) (link.Link, error) {
+		l, err := change(i, out(l))
+		return into(l), err
+	})
+}
+
+func (s inDomain) List(ctx context.Context, owner, after string, limit int,
+	keep func(link.Link) bool) ([]link.Link, string, error) {
+	links, next, err := s.Links.List(ctx, owner, after, limit,
+		func(l link.Link) bool { return keep(out(l)) })
+	for i, l := range links {
+		links[i] = out(l)
+	}
+	return links, next, err
+}
+
+// shouting is a store whose callers spell each alias that is in lower case in upper case.
+type shouting struct{ *storage.Links }
+
+func shout(a link.Name) link.Name {
+	if a == a.Lower() {
+		return link.Name(strings.ToUpper(string(a)))
+	}
+	return a
+}
+
+func (s shouting) Get(ctx context.Context, a link.Name) (link.Link, error) {
+	return s.Links.Get(ctx, shout(a))
+}
+
+func (s shouting) Read(ctx context.Context, a link.Name) (link.Link, error) {
+	return s.Links.Read(ctx, shout(a))
+}
+
+func (s shouting) History(ctx context.Context, a link.Name) (link.Link, error) {
+	return s.Links.History(ctx, shout(a))
+}
+
+func (s shouting) Edit(ctx context.Context, a link.Name, once bool,
+	change func(link.Link) (link.Link, error)) (link.Link, error) {
+	return s.Links.Edit(ctx, shout(a), once, change)
+}
+
+func (s shouting) EditAll(ctx context.Context, aliases []link.Name,
+	change func(int, link.Link) (link.Link, error)) ([]error, error) {
+	var names []link.Name
+	for _, a := range aliases {
+		names = append(names, shout(a))
+	}
+	return s.Links.EditAll(ctx, names, change)
+}

@@ -8,47 +8,12 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"tiney/internal/link"
-	"tiney/internal/testing/faultproxy"
-	"tiney/internal/testing/testutil"
 )
-
-func TestRequestsThatAreTooLarge(t *testing.T) {
-	s := newSite(t)
-	p := s.standalone(emulator.ConnectionString())
-	got, err := testutil.Send(http.MethodGet, p.url+"/nobody", "", "X-Large",
-		strings.Repeat("x", 64<<10))
-	if err != nil || got.Status != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("a header of 64 KiB: %+v, %v", got, err)
-	}
-	// A body with a Content-Length of 1 TB is refused before all of it is read.
-	conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	fmt.Fprint(conn, "POST /api/shorten HTTP/1.1\r\nHost: x\r\nContent-Type: "+
-		"application/json\r\nContent-Length: 1000000000000\r\n\r\n")
-	go func() {
-		for {
-			if _, err := conn.Write(make([]byte, 4096)); err != nil {
-				return
-			}
-		}
-	}()
-	conn.SetReadDeadline(time.Now().Add(time.Minute))
-	first := make([]byte, len("HTTP/1.1 413"))
-	if _, err := io.ReadFull(conn, first); err != nil && !errors.Is(err, syscall.ECONNRESET) ||
-		err == nil && string(first) != "HTTP/1.1 413" {
-		t.Errorf("got %q, %v", first, err)
-	}
-}
 
 // checkServes checks that a process serves as usual. Its site must have the link "warm".
 func checkServes(t *testing.T, base string) {
@@ -59,65 +24,8 @@ func checkServes(t *testing.T, base string) {
 	mustShorten(t, base, "https://example.com/serves")
 }
 
-func TestColdLinkIsReadOnceForManyRequests(t *testing.T) {
-	s := newSite(t)
-	s.PutLink(link.Link{Name: "cold", LongURL: "https://example.com/cold"})
-	proxy := s.proxy()
-	p := s.standalone(proxy.ConnectionString())
-	awaitReady(t, p.url)
-	proxy.Reset()
-	first, release := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-		once.Do(func() { close(first) })
-		<-release
-		return faultproxy.None
-	})
-	var all sync.WaitGroup
-	var sent, found atomic.Int64
-	for range 1000 {
-		all.Go(func() {
-			conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer conn.Close()
-			fmt.Fprint(conn, "GET /cold HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-			sent.Add(1)
-			response, err := io.ReadAll(conn)
-			if err != nil {
-				t.Error(err)
-			}
-			if strings.HasPrefix(string(response), "HTTP/1.1 302 ") {
-				found.Add(1)
-			}
-		})
-	}
-	// The read waits until all requests are sent, but at most 0.8 s, since it would be retried
-	// after 1.2 s. Requests that a slow machine sends later find the link in the cache.
-	<-first
-	for end := time.Now().Add(800 * time.Millisecond); sent.Load() < 1000 &&
-		time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
-	}
-	close(release)
-	all.Wait()
-	reads := 0
-	for _, c := range proxy.Calls() {
-		if c.Operation == "GetEntity" && c.Target == s.Links {
-			reads++
-		}
-	}
-	// Right after the read, the cache may not have the link yet. On a slow machine, more requests
-	// come at that time.
-	if found.Load() != 1000 || reads > 50 {
-		t.Errorf("%d of 1000 redirected, %d reads", found.Load(), reads)
-	}
-}
-
-// The service cuts off slow clients, endless headers and data that is not HTTP. Meanwhile it serves
-// others.
+// The service cuts off endless headers and bodies, and data that is not HTTP. Meanwhile it serves
+// others. Package main tests how long a client may take.
 func TestClientsThatMisbehave(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -143,30 +51,20 @@ func TestClientsThatMisbehave(t *testing.T) {
 		}
 	}
 	for name, misbehave := range map[string]func(t *testing.T){
-		"a header byte by byte": func(t *testing.T) {
-			conn := dial(t)
-			go func() {
-				for _, err := conn.Write([]byte("GET /warm HTTP/1.1\r\n")); err == nil; _,
-					err = conn.Write([]byte("X: y\r\n")) {
-					time.Sleep(500 * time.Millisecond)
-				}
-			}()
-			wantClosed(t, conn)
-		},
-		"a body byte by byte": func(t *testing.T) {
+		"a body of 1 TB": func(t *testing.T) {
 			conn := dial(t)
 			fmt.Fprint(conn, "POST /api/shorten HTTP/1.1\r\nHost: x\r\nContent-Type: "+
-				"application/json\r\nContent-Length: 10000\r\n\r\n")
+				"application/json\r\nContent-Length: 1000000000000\r\n\r\n")
 			go func() {
-				for _, err := conn.Write([]byte("{")); err == nil; _,
-					err = conn.Write([]byte(" ")) {
-					time.Sleep(500 * time.Millisecond)
+				for err := error(nil); err == nil; _, err = conn.Write(make([]byte, 4096)) {
 				}
 			}()
 			conn.SetReadDeadline(time.Now().Add(time.Minute))
+			// The server closes the connection while it comes, so its response may be lost.
 			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if err != nil || response.StatusCode != http.StatusRequestTimeout {
-				t.Errorf("got %v, %v, want 408", response, err)
+			if err == nil && response.StatusCode != http.StatusRequestEntityTooLarge ||
+				err != nil && !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("got %v, %v, want 413", response, err)
 			}
 		},
 		"half closed after a request": func(t *testing.T) {

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"tiney/internal/testing/testutil"
 )
 
 // endless is a double of the table service with the given number of links and their click totals.
@@ -88,21 +90,6 @@ func (e endless) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// peakOf returns the most memory that a process has had, in MB. Its resource usage would not do: it
-// begins with the memory of the process that started it.
-func peakOf(t *testing.T, pid int) (mb int) {
-	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	_, after, ok := strings.Cut(string(status), "VmHWM:")
-	if err == nil && ok { // it has not ended
-		_, err = fmt.Sscan(after, &mb) // kB
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return mb / 1000
-}
-
 // An export of many links takes no more memory than one of few, and has all of them.
 func TestExportOfManyLinks(t *testing.T) {
 	notShort(t)
@@ -130,7 +117,7 @@ func TestExportOfManyLinks(t *testing.T) {
 				t.Fatalf("line %d: got %s, want %s", n+1, line, a)
 			}
 			if n%1000 == 0 {
-				peak = max(peak, peakOf(t, cmd.Process.Pid))
+				peak = max(peak, testutil.Memory(t, cmd.Process.Pid, "VmHWM")>>10)
 			}
 		}
 		if err := cmd.Wait(); err != nil || n != links {

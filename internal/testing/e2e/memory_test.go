@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"tiney/internal/link"
-	"tiney/internal/telemetry"
 	"tiney/internal/testing/faultproxy"
 	"tiney/internal/testing/testutil"
 	"tiney/internal/tools/pack"
@@ -119,137 +117,55 @@ func TestManyLargeCallsTakeLittleMemory(t *testing.T) {
 	}
 	calls := map[string]string{"/api/import?dryRun=true": lines.String(),
 		"/api/links/bulk": `{"links":[` + links.String()[1:] + `]}`}
-	dir := deployed(t)
-	for mode := range modes {
-		t.Run(mode, func(t *testing.T) {
-			s := newSite(t)
-			s.app = dir
-			proxy := s.proxy()
-			proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-				if c.Operation == "GetEntity" && c.Target == s.Links {
-					// Azurite says the same, but takes ten times as long.
-					return faultproxy.NotFound
-				}
-				return faultproxy.None
-			})
-			var base string
-			var pid int
-			most := 150 << 10 // KiB
-			if mode == "on its own" {
-				most = 80 << 10 // in a container of 64 MiB, which need not hold all of the program
-				p := s.standalone(proxy.ConnectionString(), "GOMEMLIMIT=56MiB")
-				base, pid = p.url, p.cmd.Process.Pid
-			} else {
-				h := s.hosted(strings.HasSuffix(mode, "proxies"), proxy.ConnectionString())
-				base, pid = h.URL(), h.PID()
-			}
-			awaitReady(t, base)
-			var callers []caller // each owner makes two of the calls
-			for i := range many / 2 {
-				callers = append(callers, owner(t, base, fmt.Sprintf("owner-%d", i)))
-			}
-			for target, body := range calls {
-				var all sync.WaitGroup
-				var done, refused atomic.Int64
-				for i := range many {
-					all.Go(func() {
-						switch got, err := sendAll(base, target, callers[i/2].token, body); {
-						case err != nil:
-							t.Errorf("%s: %v", target, err)
-						case got.Status == 200:
-							done.Add(1)
-						case got.Status == 503 && got.Header.Get("Retry-After") == "5" &&
-							strings.Contains(got.Body, "/problems/busy"):
-							refused.Add(1)
-						case got.Status == 503 && strings.Contains(got.Body,
-							"/problems/credentials-unchecked"):
-							// While it handled 100 large bodies, the emulator took too long for the
-							// look-up of a key.
-						default:
-							t.Errorf("%s: got %+v", target, got)
-						}
-					})
-				}
-				all.Wait()
-				peak := testutil.Memory(t, pid, "VmHWM")
-				t.Logf("%s, %d bytes: %d done, %d refused, %d MB", target, len(body), done.Load(),
-					refused.Load(), peak>>10)
-				if peak >= most || done.Load() == 0 || refused.Load() == 0 {
-					t.Errorf("%s: %d done, %d refused, %d MB", target, done.Load(), refused.Load(),
-						peak>>10)
-				}
-				callers[0].must(200, "POST", "/api/links/bulk",
-					`{"links":[{"longUrl":"https://example.com/after"}]}`)
-			}
-		})
-	}
-}
-
-// An import is refused before its body has come. The service still reads the body. So a client that
-// sends the whole body first can read the response, and can use the connection again.
-func TestAnImportBesideAnother(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
+	s.app = deployed(t)
 	proxy := s.proxy()
-	p := s.standalone(proxy.ConnectionString())
-	awaitReady(t, p.url)
-	ann, bob := owner(t, p.url, "ann"), owner(t, p.url, "bob")
-	ann.must(200, "GET", "/api/me", "") // so that the key is cached
-	reached, release := make(chan struct{}), make(chan struct{})
-	free := sync.OnceFunc(func() { close(release) })
-	defer free()
-	var met atomic.Bool
 	proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-		if c.Operation == "GetEntity" && c.Target == s.Links && !met.Swap(true) {
-			close(reached)
-			<-release
+		if c.Operation == "GetEntity" && c.Target == s.Links {
+			// Azurite says the same, but takes ten times as long.
+			return faultproxy.NotFound
 		}
 		return faultproxy.None
 	})
-	const line = `{"alias":"one","longUrl":"https://example.com/"}`
-	first := make(chan testutil.Response, 1)
-	go func() { first <- ann.send("POST", "/api/import?dryRun=true", line) }()
-	<-reached
-
-	conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
+	const most = 80 << 10 // KiB: in a container of 64 MiB, which need not hold all of the program
+	p := s.standalone(proxy.ConnectionString(), "GOMEMLIMIT=56MiB")
+	awaitReady(t, p.url)
+	var callers []caller // each owner makes two of the calls
+	for i := range many / 2 {
+		callers = append(callers, owner(t, p.url, fmt.Sprintf("owner-%d", i)))
 	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second)) // the service allows 15 s for a body
-	const size = 4 << 20
-	fmt.Fprintf(conn, "POST /api/import HTTP/1.1\r\nHost: tiney.to\r\nX-Api-Key: "+
-		"%s\r\nContent-Length: %d\r\n\r\n", ann.token, size)
-	in := bufio.NewReader(conn)
-	resp, err := http.ReadResponse(in, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	refused, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != 503 || resp.Header.Get("Retry-After") != "5" ||
-		!bytes.Contains(refused, []byte("/problems/busy")) {
-		t.Errorf("got %d %v %s, %v", resp.StatusCode, resp.Header, refused, err)
-	}
-	if _, err := io.WriteString(conn, strings.Repeat(" ", size)); err != nil {
-		t.Errorf("its body is not taken: %v", err)
-	}
-	if rest, err := io.ReadAll(in); err != nil || len(rest) > 0 {
-		t.Errorf("after its body: %q, %v", rest, err)
-	}
-	if got := ann.send("POST", "/api/links/bulk",
-		`{"links":[{"longUrl":"https://example.com/"}]}`); got.Status != 503 {
-		t.Errorf("a bulk beside an import: %+v", got)
-	}
-	if got := bob.send("POST", "/api/import?dryRun=true", line); got.Status != 200 {
-		t.Errorf("somebody else's import: %+v", got)
-	}
-	free()
-	if got := <-first; got.Status != 200 {
-		t.Errorf("the first one: %+v", got)
-	}
-	ann.must(200, "POST", "/api/import?dryRun=true", line)
-	if strings.Contains(p.output.String(), telemetry.LogStorageUnavailable) {
-		t.Errorf("the log takes it for an outage:\n%s", &p.output)
+	for target, body := range calls {
+		var all sync.WaitGroup
+		var done, refused atomic.Int64
+		for i := range many {
+			all.Go(func() {
+				switch got, err := sendAll(p.url, target, callers[i/2].token, body); {
+				case err != nil:
+					t.Errorf("%s: %v", target, err)
+				case got.Status == 200:
+					done.Add(1)
+				case got.Status == 503 && got.Header.Get("Retry-After") == "5" &&
+					strings.Contains(got.Body, "/problems/busy"):
+					refused.Add(1)
+				case got.Status == 503 && strings.Contains(got.Body,
+					"/problems/credentials-unchecked"):
+					// While it handled 100 large bodies, the emulator took too long for the
+					// look-up of a key.
+				default:
+					t.Errorf("%s: got %+v", target, got)
+				}
+			})
+		}
+		all.Wait()
+		peak := testutil.Memory(t, p.cmd.Process.Pid, "VmHWM")
+		t.Logf("%s, %d bytes: %d done, %d refused, %d MB", target, len(body), done.Load(),
+			refused.Load(), peak>>10)
+		if peak >= most || done.Load() == 0 || refused.Load() == 0 {
+			t.Errorf("%s: %d done, %d refused, %d MB", target, done.Load(), refused.Load(),
+				peak>>10)
+		}
+		callers[0].must(200, "POST", "/api/links/bulk",
+			`{"links":[{"longUrl":"https://example.com/after"}]}`)
 	}
 }
 

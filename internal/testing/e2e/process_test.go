@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"net"
 	"os"
 	"strings"
@@ -12,78 +11,21 @@ import (
 
 	"tiney/internal/link"
 	"tiney/internal/testing/faultproxy"
-	"tiney/internal/testing/funchost"
 	"tiney/internal/testing/testutil"
 )
 
-func TestReaperCatchesUp(t *testing.T) {
-	t.Parallel()
-	backlog := func(s *site) {
-		s.TombstoneFor = 0
-		for d := range 10 {
-			for i := range 5 {
-				s.PutLink(link.Link{Name: link.Name(fmt.Sprintf("due-%d-%d", d, i)),
-					LongURL:   fmt.Sprintf("https://example.com/%d/%d", d, i),
-					ExpiresAt: time.Now().Add(-time.Duration(d)*24*time.Hour - time.Minute)})
-			}
-		}
-		s.PutLink(link.Link{Name: "forever", LongURL: "https://example.com/forever"})
-		s.PutLink(link.Link{Name: "live", LongURL: "https://example.com/live",
-			ExpiresAt: time.Now().Add(time.Hour)})
-	}
-	t.Run("behind the host", func(t *testing.T) {
-		t.Parallel()
-		s := newSite(t)
-		backlog(s)
-		h := s.hosted(true, emulator.ConnectionString())
-		for _, timer := range []funchost.Timer{{PastDue: true}, {NullStatus: true},
-			{FirstRun: true}} {
-			if got, err := h.FireTimerWith(ctx, "reaper", timer); err != nil ||
-				len(got.Logs) != 1 || !strings.HasPrefix(got.Logs[0], "deleted ") {
-				t.Errorf("got %+v, %v", got, err)
-			}
-			s.WantRows(2, 2, 1)
-		}
-	})
-	t.Run("on its own", func(t *testing.T) {
-		t.Parallel()
-		s := newSite(t)
-		backlog(s)
-		p := s.standalone(emulator.ConnectionString())
-		testutil.Eventually(t, "the first run is over", func() bool {
-			return strings.Contains(p.output.String(), `"msg":"reaper: done","deleted":50`)
-		})
-		s.WantRows(2, 2, 1)
-	})
-}
-
-// In memory, timers run and a stop saves clicks as with storage, and nothing is left of either.
-func TestInMemory(t *testing.T) {
+// Without a host, the reaper runs by a clock of its own, first at the start.
+func TestReaperAtTheStart(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	p := s.standalone("", "TABLE_CONNECTION=memory")
-	if got := get(t, p.url+"/api/ready"); got.Status != 200 ||
-		!strings.Contains(got.Body, `"storage":"memory"`) {
-		t.Errorf("got %d %s", got.Status, got.Body)
-	}
-	ann := owner(t, p.url, "ann")
-	ann.must(201, "POST", "/api/shorten", `{"longUrl":"https://example.com/","alias":"first"}`)
-	if got := get(t, p.url+"/first"); got.Header.Get("Location") != "https://example.com/" {
-		t.Errorf("got %d %s", got.Status, got.Body)
-	}
-	testutil.Eventually(t, "the first run of the reaper is over", func() bool {
-		return strings.Contains(p.output.String(), `"msg":"reaper: done"`)
+	s.TombstoneFor = 0
+	s.PutLink(link.Link{Name: "due", LongURL: "https://example.com/due",
+		ExpiresAt: time.Now().Add(-24 * time.Hour)})
+	p := s.standalone(emulator.ConnectionString())
+	testutil.Eventually(t, "the first run is over", func() bool {
+		return strings.Contains(p.output.String(), `"msg":"reaper: done","deleted":1`)
 	})
-	p.stop(t)
-	log := p.output.String()
-	if strings.Count(log, `"level":"WARN"`) != 1 || strings.Contains(log, `"level":"ERROR"`) ||
-		!strings.Contains(log, `"msg":"stopped"`) || p.cmd.ProcessState.ExitCode() != 0 {
-		t.Errorf("it ended with %v and\n%s", p.cmd.ProcessState, log)
-	}
-	p = s.standalone("", "TABLE_CONNECTION=memory")
-	if got := get(t, p.url+"/first"); got.Status != 404 {
-		t.Errorf("another process has the link: got %d", got.Status)
-	}
+	s.WantRows(0, 0, 0)
 }
 
 func TestStopFinishesRequests(t *testing.T) {

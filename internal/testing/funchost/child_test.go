@@ -4,12 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
-	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // childMode is the environment variable that turns this test binary into a custom handler.
@@ -22,8 +19,6 @@ func TestMain(m *testing.M) {
 	case "exit":
 		fmt.Fprintln(os.Stderr, "no storage configured")
 		os.Exit(3)
-	case "mute":
-		time.Sleep(time.Hour) // it is killed long before
 	case "serve":
 		fmt.Println("to stdout")
 		fmt.Fprintln(os.Stderr, "to stderr")
@@ -31,26 +26,17 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// serve serves again shortly after /t/deaf has closed the listener. Meanwhile, connections are
-// refused.
 func serve() {
-	for ; ; time.Sleep(200 * time.Millisecond) {
-		listener, err := net.Listen("tcp", "127.0.0.1:"+os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT"))
-		if err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-		http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	err := http.ListenAndServe("127.0.0.1:"+os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT"),
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if respond, ok := responses[r.URL.Path]; ok {
 				respond(w, r)
-			} else if r.URL.Path == "/t/deaf" {
-				w.Header().Set("Connection", "close")
-				listener.Close()
 			} else {
 				echo(w, r)
 			}
 		}))
-	}
+	fmt.Println(err)
+	os.Exit(1)
 }
 
 // seen is what the child saw of a request, and of its own process.
@@ -74,12 +60,6 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	}})
 }
 
-var (
-	calls   atomic.Int32
-	release = make(chan bool) // unbuffered: /t/release waits until /t/stream is half-way
-	ended   = make(chan string, 1)
-)
-
 // responses are the child's other responses, by path.
 var responses = map[string]http.HandlerFunc{
 	"/t/redirect": func(w http.ResponseWriter, r *http.Request) {
@@ -96,35 +76,16 @@ var responses = map[string]http.HandlerFunc{
 		w.WriteHeader(http.StatusTeapot)
 		io.WriteString(w, "<html>")
 	},
-	"/t/notmodified": respond(304, "", ""),
-	"/t/early":       respond(413, "text/plain", "too large"),
+	"/t/early": respond(413, "text/plain", "too large"),
 	"/t/latin": func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Name", "caf\xe9")
 	},
 	"/t/abort": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-	"/t/flaky": func(http.ResponseWriter, *http.Request) {
-		if calls.Add(1) <= 30 {
-			panic(http.ErrAbortHandler)
-		}
-	},
 	"/t/cut": func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "first")
 		http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	},
-	"/t/stream": func(w http.ResponseWriter, r *http.Request) {
-		io.WriteString(w, "first")
-		http.NewResponseController(w).Flush()
-		select {
-		case <-release:
-			io.WriteString(w, "second")
-			ended <- "released"
-		case <-r.Context().Done():
-			ended <- "cancelled"
-		}
-	},
-	"/t/release": func(http.ResponseWriter, *http.Request) { release <- true },
-	"/t/ended":   func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, <-ended) },
 
 	"/least":     respond(200, "application/json", "{}"),
 	"/empty":     respond(200, "application/json", ""),

@@ -8,13 +8,11 @@ import (
 	"fmt"
 	"io"
 	"mime"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 )
 
 const (
@@ -56,7 +54,7 @@ func (h *Host) serve(w http.ResponseWriter, r *http.Request) {
 func (h *Host) relay(w http.ResponseWriter, r *http.Request, path string) {
 	rewrite, send := rewriteForwarded, h.forward
 	if h.opt.Proxy {
-		rewrite, send = rewriteProxied, h.retry
+		rewrite, send = rewriteProxied, h.send
 	}
 	proxy := httputil.ReverseProxy{
 		Transport:      roundTripper(send),
@@ -88,58 +86,6 @@ func rewriteProxied(p *httputil.ProxyRequest, path string) {
 	p.Out.Header.Set(headerVersion, hostVersion)
 	p.Out.Header.Set(headerInvocation, id)
 	p.Out.Header.Set("X-Ms-Invocation-Id", id)
-}
-
-// retry sends a proxied request in up to ten rounds over 1.9 s, until there is a response. A round
-// sends it up to four times. After a connection was made, only a request without a body can be sent
-// again.
-func (h *Host) retry(r *http.Request) (*http.Response, error) {
-	delay := 50 * time.Millisecond
-	for round := 1; ; round++ {
-		resp, refused, err := h.try(r)
-		for n := 1; n < 4 && err != nil && !refused && r.Body == nil; n++ {
-			resp, refused, err = h.try(r)
-		}
-		if err == nil || !refused && r.Body != nil || round == 10 {
-			return resp, err
-		}
-		select {
-		case <-r.Context().Done():
-			return nil, r.Context().Err()
-		case <-time.After(delay):
-		}
-		delay = min(2*delay, 250*time.Millisecond)
-	}
-}
-
-// try sends a copy of a request. It reports whether the connection was refused; then the body is
-// still unread.
-func (h *Host) try(r *http.Request) (_ *http.Response, refused bool, _ error) {
-	again := r.Clone(r.Context())
-	if r.Body != nil {
-		// net/http closes the body of a refused request as well.
-		again.Body = io.NopCloser(&endingBody{Reader: r.Body})
-	}
-	resp, err := h.send(again)
-	var failed *net.OpError
-	return resp, errors.As(err, &failed) && failed.Op == "dial", err
-}
-
-// endingBody can be read again after its end. net/http checks there whether more follows. That may
-// be after the response has come, when the client's own body is closed. The error of that read
-// would close the connection to the child.
-type endingBody struct {
-	io.Reader
-	ended bool
-}
-
-func (b *endingBody) Read(p []byte) (int, error) {
-	if b.ended {
-		return 0, io.EOF
-	}
-	n, err := b.Reader.Read(p)
-	b.ended = err == io.EOF
-	return n, err
 }
 
 // rewriteForwarded rebuilds a request as an older host does. Such a host joins several values of

@@ -1,6 +1,6 @@
 // Package funchost is a small double of the Azure Functions host (v4) for custom handlers, so that
 // end-to-end tests need no host installed. It starts a handler, sends it HTTP requests and timer
-// invocations, restarts it and kills it as the host does.
+// invocations, and kills it as the host does.
 //
 // The double differs from the host on purpose:
 //
@@ -9,9 +9,9 @@
 //   - App settings do not override host.json.
 //   - A timer's response that would make the host wait for the function's time limit is an error at
 //     once.
-//   - A child that exits with code 0 stays down until [Host.Restart]. The host starts it again
-//     after 30 s.
-//   - When a third failure ends the host, requests under way end at once, not after 30 s.
+//   - A child that ends by itself stays down until [Host.Restart], so that tests see it. The host
+//     starts it again, and ends at the third failure within 30 minutes.
+//   - A proxied request is sent once. The host sends it again for 1.9 s if the connection is refused.
 //   - /admin is absent.
 package funchost
 
@@ -25,7 +25,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -42,8 +41,7 @@ const (
 
 	readyInterval = 25 * time.Millisecond // the host's
 	readyTimeout  = 30 * time.Second      // the host's
-	maxFailures   = 3                     // the host's: the third failure ends it
-	failureGap    = 30 * time.Minute      // the host's: a gap of this length starts the count again
+	maxStarts     = 3                     // the host's
 	// pipeDelay is the wait for the end of a dead child's output, which a grandchild may hold open.
 	pipeDelay = 2 * time.Second
 	tailSize  = 4 << 10 // bytes of a child's last output that an error carries
@@ -54,7 +52,6 @@ type Options struct {
 	// ScriptRoot is the directory that holds host.json and one folder for each function.
 	ScriptRoot string
 	// Env is the complete environment of the child, except for the variables that the host adds.
-	// Nil means os.Environ().
 	Env []string
 	// Launcher is the command that starts the executable, such as wine. Nil starts the executable
 	// itself, as the host does.
@@ -62,9 +59,6 @@ type Options struct {
 	// Proxy selects a newer host, which proxies requests. False selects an older one, which
 	// forwards them.
 	Proxy bool
-	// Traceparent adds a traceparent to every request without one, as the host does when
-	// Application Insights is on.
-	Traceparent bool
 	// FrontEnd puts Azure's front end before the host. It adds the header X-WAWS-Unencoded-URL,
 	// with path and query as they came, to every request, in place of a client's own.
 	FrontEnd bool
@@ -75,21 +69,15 @@ type Options struct {
 // Host is a running host with one custom handler as its child. Its methods may be called
 // concurrently.
 type Host struct {
-	opt    Options // Env is set
+	opt    Options
 	script *script
 
 	transport *http.Transport
 	server    *http.Server
 	url       string
 
-	// lifecycle is held while a child is started or stopped, so that there is at most one child. It
-	// guards the next three fields.
-	lifecycle   sync.Mutex
-	closed      bool
-	failures    int
-	lastFailure time.Time
-
-	child atomic.Pointer[child] // the latest one, alive or not; never nil after Start
+	lifecycle sync.Mutex            // held while a child is started or stopped, so that there is at most one
+	child     atomic.Pointer[child] // the latest one, alive or not; never nil after Start
 }
 
 // Start reads the script root, starts the handler and waits until it responds to HTTP (at most 30
@@ -99,9 +87,6 @@ func Start(ctx context.Context, opt Options) (*Host, error) {
 	s, err := readScript(opt.ScriptRoot)
 	if err != nil {
 		return nil, fmt.Errorf("funchost: %w", err)
-	}
-	if opt.Env == nil {
-		opt.Env = os.Environ()
 	}
 	h := &Host{
 		opt:    opt,
@@ -142,13 +127,12 @@ func (h *Host) HandlerURL() string { return "http://" + h.child.Load().addr }
 // PID returns the process id of the latest child, which may have ended.
 func (h *Host) PID() int { return h.child.Load().cmd.Process.Pid }
 
-// Failures returns how often the child has failed by itself since the last Restart, or since a gap
-// of 30 minutes. The host restarts the child so fast that requests may not show a failure. Failures
-// waits while a child is being started.
-func (h *Host) Failures() int {
+// Failed reports whether the latest child has ended by itself.
+func (h *Host) Failed() bool {
 	h.lifecycle.Lock()
 	defer h.lifecycle.Unlock()
-	return h.failures
+	c := h.child.Load()
+	return !c.alive() && !c.stopped
 }
 
 // Kill ends the child with SIGKILL, waits for its end and leaves it down. The host stops a handler
@@ -160,16 +144,11 @@ func (h *Host) Kill() {
 }
 
 // Restart kills the child if it is alive, starts a new one on a new port and waits until it is
-// ready. Like a newly started host, it forgets earlier failures. On an error, the host stays up
-// without a child.
+// ready. On an error, the host stays up without a child.
 func (h *Host) Restart(ctx context.Context) error {
 	h.lifecycle.Lock()
 	defer h.lifecycle.Unlock()
-	if h.closed {
-		return errors.New("funchost: restart of a closed host")
-	}
 	h.kill(h.child.Load())
-	h.failures = 0
 	return h.startChild(ctx)
 }
 
@@ -177,7 +156,6 @@ func (h *Host) Restart(ctx context.Context) error {
 func (h *Host) Close() {
 	h.lifecycle.Lock()
 	defer h.lifecycle.Unlock()
-	h.closed = true
 	h.kill(h.child.Load())
 	h.server.Close()
 }
@@ -186,7 +164,7 @@ func (h *Host) Close() {
 type child struct {
 	cmd     *exec.Cmd
 	addr    string
-	stopped bool          // by a method of Host, so it is not restarted; guarded by Host.lifecycle
+	stopped bool          // by a method of Host; guarded by Host.lifecycle
 	done    chan struct{} // closed when the process has been waited for
 }
 
@@ -211,42 +189,17 @@ func (h *Host) kill(c *child) {
 // startChild makes a new child the current one once it is ready. Until then, requests see the old,
 // dead one.
 func (h *Host) startChild(ctx context.Context) error {
-	for {
+	for try := 1; ; try++ {
 		c, err := h.spawn(ctx)
 		if err == nil {
 			h.child.Store(c)
-			go h.watch(c)
 			return nil
 		}
 		// Another process may have taken the port first. Every child gets a new port.
-		if !errors.Is(err, errFailed) || h.tooManyFailures() {
+		if !errors.Is(err, errFailed) || try == maxStarts {
 			return fmt.Errorf("funchost: %w", err)
 		}
 	}
-}
-
-// watch restarts a child that fails, or ends the host.
-func (h *Host) watch(c *child) {
-	<-c.done
-	h.lifecycle.Lock()
-	defer h.lifecycle.Unlock()
-	if c.stopped || c.cmd.ProcessState.Success() {
-		return
-	}
-	if h.tooManyFailures() || h.startChild(context.Background()) != nil {
-		h.closed = true
-		h.server.Close()
-	}
-}
-
-// tooManyFailures counts a failure of the handler and reports whether it ends the host.
-func (h *Host) tooManyFailures() bool {
-	if time.Since(h.lastFailure) > failureGap {
-		h.failures = 0
-	}
-	h.failures++
-	h.lastFailure = time.Now()
-	return h.failures >= maxFailures
 }
 
 var errFailed = errors.New("the handler failed before it was ready")
@@ -327,12 +280,6 @@ func (h *Host) send(req *http.Request) (*http.Response, error) {
 	c := h.child.Load()
 	if !c.alive() { // another process may listen on the child's port by now
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("the child is down")}
-	}
-	// A traceparent of the client's own is passed on, valid or not.
-	if h.opt.Traceparent && req.Header["Traceparent"] == nil {
-		var id [24]byte
-		rand.Read(id[:])
-		req.Header.Set("Traceparent", fmt.Sprintf("00-%x-%x-01", id[:16], id[16:]))
 	}
 	req.URL.Scheme, req.URL.Host = "http", c.addr
 	return h.transport.RoundTrip(req)

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -153,71 +152,51 @@ func (f *function) readHTTP() (err error) {
 	return err
 }
 
-var variable = regexp.MustCompile(
-	`(?i)\{(\*?)[a-z_][a-z0-9_]*(?::(int|length|regex)(?:\(([^{}]*)\))?)?\}`)
+var variable = regexp.MustCompile(`(?i)\{(\*?)[a-z_][a-z0-9_]*(?::regex\(([^{}]*)\))?\}`)
 
 // compileRoute returns a function that reports whether a path matches the route template.
 func compileRoute(template string) (func(path string) bool, error) {
-	var constraints []func(value string) bool // one for each group of the expression
+	var constraints []*regexp.Regexp // one for each group of the expression
 	expression, literals, rest := "(?is)^", "", strings.TrimSuffix("/"+template, "/")
 	for _, v := range variable.FindAllStringSubmatch(template, -1) {
 		literal, after, _ := strings.Cut(rest, v[0])
 		rest = after
-		catchAll, kind, argument := v[1] != "", strings.ToLower(v[2]), v[3]
+		catchAll, constraint := v[1] != "", v[2]
 		value := "([^/]+)"
 		switch {
 		case catchAll && rest != "":
 			return nil, fmt.Errorf("route %q: a catch-all stands at the end", template)
 		// The first segment of a catch-all is not empty; the others may be.
-		case catchAll && kind == "":
+		case catchAll && constraint == "":
 			literal, value = strings.TrimSuffix(literal, "/"), "(?:/([^/].*))?"
 		case catchAll: // a constraint fails without a value
 			value = "([^/].*)"
 		}
-		constraint, err := compileConstraint(kind, argument)
+		// In .NET, \w includes all letters and digits of Unicode. The replacement is valid only
+		// inside a character class.
+		compiled, err := regexp.Compile("(?i)" + strings.ReplaceAll(constraint, `\w`,
+			`\p{L}\p{Mn}\p{Nd}\p{Pc}`))
 		if err != nil {
 			return nil, fmt.Errorf("route %q: %w", template, err)
 		}
-		constraints = append(constraints, constraint)
+		constraints = append(constraints, compiled)
 		expression += regexp.QuoteMeta(literal) + value
 		literals += literal
 	}
 	if strings.ContainsAny(literals+rest, "{}*?") {
-		return nil, fmt.Errorf("route %q: the double knows {name} and {*name} with at most one "+
-			"constraint: int, length or regex", template)
+		return nil, fmt.Errorf("route %q: the double knows {name} and {*name}, alone or with a "+
+			"regex", template)
 	}
 	compiled := regexp.MustCompile(expression + regexp.QuoteMeta(rest) + "$")
 	return func(path string) bool {
 		values := compiled.FindStringSubmatch(strings.TrimSuffix(path, "/"))
-		if values == nil {
-			return false
-		}
-		for i, value := range values[1:] {
-			if !constraints[i](value) {
+		for i := 1; i < len(values); i++ {
+			if !constraints[i-1].MatchString(values[i]) {
 				return false
 			}
 		}
-		return true
+		return values != nil
 	}, nil
-}
-
-func compileConstraint(kind, argument string) (func(string) bool, error) {
-	switch kind {
-	case "":
-		return func(string) bool { return true }, nil
-	case "int":
-		return func(v string) bool { _, err := strconv.ParseInt(v, 10, 32); return err == nil }, nil
-	case "length":
-		argument = "(?s)^.{" + argument + "}$"
-	}
-	// In .NET, \w includes all letters and digits of Unicode. The replacement is valid only inside
-	// a character class.
-	expression, err := regexp.Compile("(?i)" + strings.ReplaceAll(argument, `\w`,
-		`\p{L}\p{Mn}\p{Nd}\p{Pc}`))
-	if err != nil {
-		return nil, err
-	}
-	return expression.MatchString, nil
 }
 
 // find returns the function that takes the request, or nil. If routes overlap, the order of

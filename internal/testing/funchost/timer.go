@@ -14,16 +14,6 @@ import (
 	"time"
 )
 
-// Timer says how a timer invocation differs from an ordinary one.
-type Timer struct {
-	// PastDue sets IsPastDue: a run was missed while the host was down.
-	PastDue bool
-	// NullStatus sends null for ScheduleStatus, as the host does for a schedule of a few seconds.
-	NullStatus bool
-	// FirstRun sends a ScheduleStatus without a last run. NullStatus overrides it.
-	FirstRun bool
-}
-
 // Invocation is a handler's response to a trigger other than HTTP.
 type Invocation struct {
 	Logs        []string
@@ -34,16 +24,9 @@ type Invocation struct {
 // digits.
 const timeFormat = "2006-01-02T15:04:05.9999999"
 
-// FireTimer runs the timer function once, on time. See FireTimerWith.
-func (h *Host) FireTimer(ctx context.Context, function string) (Invocation, error) {
-	return h.FireTimerWith(ctx, function, Timer{})
-}
-
-// FireTimerWith sends the child one invocation of the timer function, and returns its response. If
-// the host could not use the response, the error says what the host would do. Only ctx limits the
-// time.
-func (h *Host) FireTimerWith(ctx context.Context, name string, timer Timer) (inv Invocation,
-	err error) {
+// FireTimer sends the child one invocation of the timer function, and returns its response. If the
+// host could not use the response, the error says what the host would do. Only ctx limits the time.
+func (h *Host) FireTimer(ctx context.Context, name string) (inv Invocation, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("funchost: timer function %q: %w", name, err)
@@ -56,7 +39,7 @@ func (h *Host) FireTimerWith(ctx context.Context, name string, timer Timer) (inv
 	}
 	f := h.script.functions[i]
 	// net/http sends a reader of unknown length as chunks.
-	payload := struct{ io.Reader }{strings.NewReader(timerPayload(f, timer, time.Now().UTC()))}
+	payload := struct{ io.Reader }{strings.NewReader(timerPayload(f, time.Now().UTC()))}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "/"+f.name, payload)
 	if err != nil {
 		return inv, err
@@ -77,23 +60,16 @@ func (h *Host) FireTimerWith(ctx context.Context, name string, timer Timer) (inv
 	return readInvocation(resp, bytes.TrimSpace(body))
 }
 
-func timerPayload(f *function, timer Timer, now time.Time) string {
+func timerPayload(f *function, now time.Time) string {
 	// The schedule is not evaluated, so any fixed time in the past will do. The host's own last run
 	// is a few milliseconds late.
 	next := now.Truncate(time.Second)
 	last := next.Add(-15*time.Minute + 3500*time.Microsecond)
-	if timer.FirstRun {
-		last = time.Time{}
-	}
-	status := fmt.Sprintf(`{"Last":"%[1]s+00:00","Next":"%[2]s+00:00","LastUpdated":"%[1]s+00:00"}`,
-		last.Format(timeFormat), next.Format(timeFormat))
-	if timer.NullStatus {
-		status = "null"
-	}
-	return fmt.Sprintf(`{"Data":{%q:{"Schedule":{"AdjustForDST":true},`+
-		`"ScheduleStatus":%s,"IsPastDue":%t}},`+
-		`"Metadata":{"sys":{"MethodName":%q,"UtcNow":"%sZ","RandGuid":%q}}}`,
-		f.trigger.Name, status, timer.PastDue, f.name, now.Format(timeFormat), newGUID())
+	return fmt.Sprintf(`{"Data":{%q:{"Schedule":{"AdjustForDST":true},"ScheduleStatus":`+
+		`{"Last":"%[2]s+00:00","Next":"%[3]s+00:00","LastUpdated":"%[2]s+00:00"},`+
+		`"IsPastDue":false}},"Metadata":{"sys":{"MethodName":%[4]q,"UtcNow":"%[5]sZ","RandGuid":%[6]q}}}`,
+		f.trigger.Name, last.Format(timeFormat), next.Format(timeFormat), f.name,
+		now.Format(timeFormat), newGUID())
 }
 
 // readInvocation accepts or rejects a response as the host does.

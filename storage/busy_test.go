@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"runtime"
@@ -65,6 +66,7 @@ type busyRow struct{ place, process, number, clicks int32 }
 
 func newBusySite(b *testing.B) *busySite {
 	s := &busySite{rig: newStatsRig(b), days: map[clicks.Day][]busyRow{}}
+	s.config.Log = slog.New(slog.DiscardHandler)
 	random := rand.New(rand.NewPCG(1, 2))
 	for range busy(busyLinks) {
 		alias := strconv.FormatUint(random.Uint64N(36*36*36*36*36*36), 36)
@@ -76,8 +78,8 @@ func newBusySite(b *testing.B) *busySite {
 	s.places = random.Perm(len(s.names))
 	open := s.config.Open
 	s.config.Open = func(name string) storage.Table {
-		day, _ := clicks.ParseDay(strings.TrimPrefix(name, s.Clicks))
-		return &busyTable{open(name), s, day}
+		day, isDay := clicks.ParseDay(strings.TrimPrefix(name, s.Clicks))
+		return &busyTable{open(name), s, day, isDay}
 	}
 	return s
 }
@@ -176,8 +178,9 @@ var busyFrom = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // links or of a day.
 type busyTable struct {
 	storage.Table
-	site *busySite
-	day  clicks.Day
+	site  *busySite
+	day   clicks.Day
+	isDay bool
 }
 
 func (t *busyTable) Get(ctx context.Context, partition, key string, properties ...string) ([]byte,
@@ -192,7 +195,7 @@ func (t *busyTable) Get(ctx context.Context, partition, key string, properties .
 }
 
 func (t *busyTable) List(ctx context.Context, q table.Query, page func([][]byte) error) error {
-	if t.day == 0 {
+	if !t.isDay {
 		return t.Table.List(ctx, q, page)
 	}
 	all := t.site.days[t.day]

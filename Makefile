@@ -105,7 +105,7 @@ chaos: azurite ## simulate 1,000,000 operations, then check processes for DURATI
 sabotage: ## break the product in each of some ways, and look whether the tests find it
 	go test -v -timeout 0 -run '^TestSabotage$$' ./internal/testing/simulation -simulation.sabotage
 
-bench: azurite useragents ## measure redirects, clicks, lists, reap, start … (ten minutes; BENCH='-only start' for one part)
+bench: azurite useragents ## measure redirects, clicks, users, storage, start (twenty minutes; BENCH='-only start' for one part)
 	@internal/tools/dev/install.sh wrk nginx
 	@PATH="$$PATH:/usr/sbin" go run ./internal/tools/bench $(BENCH)
 

@@ -15,76 +15,55 @@ const (
 	noClicks      = "CLICKS=off" // the cost of counting clicks is measured separately
 )
 
-// subject is a server that is measured under a load.
-type subject struct {
-	name string
-	command
-	load
-}
-
 // redirects measures redirects, and the memory after many of them.
 func (b *bench) redirects(ctx context.Context) (string, error) {
-	expires := time.Now().AddDate(0, 0, 30)
-	links := makeLinks(manyLinks, func(int) time.Time { return expires })
-	t, err := b.newTables(ctx, links, true)
+	paths, err := b.putLinks(ctx, manyLinks)
 	if err != nil {
 		return "", err
-	}
-	var paths []string
-	for _, l := range links {
-		paths = append(paths, "/"+string(l.Name))
 	}
 	file, err := b.file("paths", paths)
 	if err != nil {
 		return "", err
 	}
-	path := paths[0]
-	bare := subject{"bare net/http", b.bareHTTP(path), load{path: path}}
-	own := subject{"cached, on its own", b.service(t, false, noClicks),
-		load{path: path, counted: "cache.hit"}}
-	hosted := subject{"cached, behind the host", b.service(t, true, noClicks),
-		load{path: path, counted: "cache.hit"}}
-	none := subject{"no such link, cached", b.service(t, true, noClicks),
-		load{path: "/nobody", fails: true, counted: "cache.negative_hit"}}
-	// The service reads a link from storage again if it is requested more than a second later.
-	miss := subject{"not cached", b.service(t, true, noClicks, "CACHE_DURATION_SECONDS=1"),
-		load{file: file, counted: "cache.miss"}}
-	compared, note := []subject{bare, own, hosted, none},
-		"nginx is not installed, and not compared.\n\n"
-	if _, err := exec.LookPath("nginx"); err == nil {
-		compared, note = []subject{bare, {"nginx, return 302", b.nginx(), bare.load}, own, hosted,
-			none}, ""
+	one := load{path: paths[0]}
+	hit := load{path: paths[0], counted: "cache.hit"}
+	hosted := b.service(true, noClicks)
+	compared := []subject{
+		{"bare net/http", b.bareHTTP(paths[0]), one},
+		{"cached, on its own", b.service(false, noClicks), hit},
+		{"cached, behind the host", hosted, hit},
+		{"no such link, cached", hosted, load{path: "/nobody", fails: true,
+			counted: "cache.negative_hit"}},
 	}
+	if _, err := exec.LookPath("nginx"); err == nil {
+		compared = append(compared, subject{"nginx, return 302", b.nginx, one})
+	}
+	// The service reads a link from storage again if it is requested more than a second later.
+	miss := subject{"not cached", b.service(true, noClicks, "CACHE_DURATION_SECONDS=1"),
+		load{file: file, counted: "cache.miss"}}
 
 	var rates, memory results
 	for range b.rounds {
-		if err := b.takeTurns(ctx, &rates, path, compared); err != nil {
+		if err := b.takeTurns(ctx, &rates, paths[0], compared); err != nil {
 			return "", err
 		}
-	}
-	for range b.rounds {
-		v, err := b.once(ctx, miss, manyLinks/2)
+		v, err := b.alone(ctx, miss, 0)
 		if err != nil {
 			return "", err
 		}
 		rates.add(miss.name, v)
 	}
-	v, err := b.fillCache(ctx, subject{hosted.name, hosted.command,
-		load{file: file, counted: "redirect.found"}})
+	full := subject{"behind the host", hosted, load{file: file, counted: "redirect.found"}}
+	v, err := b.alone(ctx, full, manyRedirects)
 	if err != nil {
 		return "", err
 	}
-	memory.add("behind the host", v)
-	return fmt.Sprintf("Rounds: %d, of %d turns, or of %v if not cached.\n\n%s", b.rounds, turns,
-		storageTime, note) +
-		rates.table([]column{
-			{head: "requests/s", value: "req/s"},
-			{head: "p50 ms", value: "p50", digits: 2},
-			{head: "p99 ms", value: "p99", digits: 2},
-			{head: "CPU µs each", value: "µs", digits: 1},
-			{head: "requests/s, to bare net/http", value: "req/s to first", digits: 3,
-				atLeast: 0.88, rows: []string{own.name, hosted.name}},
-		}) +
+	memory.add(full.name, v)
+	return fmt.Sprintf("Rounds: %d, of %d turns, or of %v if not cached.\n\n", b.rounds, turns,
+		storageTime) +
+		rates.table(append(loadColumns, column{head: "requests/s, to bare net/http",
+			value: "req/s to first", digits: 3, atLeast: 0.88,
+			rows: []string{compared[1].name, compared[2].name}})) +
 		fmt.Sprintf("\nOne run of %d redirects to %d links in turns.\n\n", manyRedirects,
 			manyLinks) +
 		memory.table([]column{
@@ -101,80 +80,56 @@ func (b *bench) redirects(ctx context.Context) (string, error) {
 func (b *bench) takeTurns(ctx context.Context, rates *results, path string,
 	subjects []subject) error {
 	servers := make([]*server, len(subjects))
-	turn := func(i int) (values, error) {
-		v, err := servers[i].put(ctx, subjects[i].load, time.Second, 0)
-		if err != nil {
-			err = fmt.Errorf("%s: %w", subjects[i].name, err)
-		}
-		return v, err
-	}
-	for i, s := range subjects {
+	for i, of := range subjects {
 		var err error
-		if servers[i], err = b.startReady(ctx, s.command, path); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
+		if servers[i], err = b.start(ctx, of, path); err != nil {
+			return err
 		}
 		defer servers[i].stop()
-		if _, err := turn(i); err != nil { // to warm up
+		if _, err := servers[i].put(ctx, time.Second); err != nil { // to warm up
 			return err
 		}
 	}
 	for range turns {
-		for i := 1; i < len(subjects); i++ {
-			first, err := turn(0)
+		for _, s := range servers[1:] {
+			first, err := servers[0].put(ctx, time.Second)
 			if err != nil {
 				return err
 			}
-			v, err := turn(i)
+			v, err := s.put(ctx, time.Second)
 			if err != nil {
 				return err
 			}
 			v["req/s to first"] = v["req/s"] / first["req/s"]
-			rates.add(subjects[0].name, first)
-			rates.add(subjects[i].name, v)
+			rates.add(servers[0].name, first)
+			rates.add(s.name, v)
 		}
 	}
-	for i, s := range servers {
-		if _, err := s.stopCounted(subjects[i].counted); err != nil {
-			return fmt.Errorf("%s: %w", subjects[i].name, err)
+	for _, s := range servers {
+		if _, err := s.stopCounted(); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// once measures a service under one load. It warms up with the first lines of the load's file.
-func (b *bench) once(ctx context.Context, of subject, skip int) (values, error) {
-	s, err := b.startReady(ctx, of.command, "/api/ready")
+// alone measures a service under loads of storageTime, at least one, until it has served so many
+// requests. The figures are those of the last load. A load of a second comes first, to warm up.
+func (b *bench) alone(ctx context.Context, of subject, requests float64) (values, error) {
+	s, err := b.start(ctx, of, "/api/ready")
 	if err != nil {
 		return nil, err
 	}
 	defer s.stop()
-	if _, err := s.put(ctx, of.load, time.Second, 0); err != nil {
-		return nil, err
+	v, err := s.put(ctx, time.Second)
+	for more := true; more && err == nil; more = s.requests < requests {
+		v, err = s.put(ctx, storageTime)
 	}
-	v, err := s.put(ctx, of.load, storageTime, skip)
-	if err == nil {
-		_, err = s.stopCounted(of.counted)
-	}
-	return v, err
-}
-
-// fillCache measures the memory of a service with a full cache after many redirects.
-func (b *bench) fillCache(ctx context.Context, of subject) (values, error) {
-	s, err := b.startReady(ctx, of.command, "/api/ready")
 	if err != nil {
 		return nil, err
 	}
-	defer s.stop()
-	for s.requests < manyRedirects {
-		if _, err := s.put(ctx, of.load, 10*time.Second, int(s.requests)); err != nil {
-			return nil, err
-		}
-	}
-	v := values{}
-	if v["MB"], v["most"], err = memory(s.cmd.Process.Pid); err != nil {
-		return nil, err
-	}
-	counts, err := s.stopCounted(of.counted)
+	v["MB"], v["most"] = s.memory("VmRSS"), s.memory("VmHWM")
+	counts, err := s.stopCounted()
 	v["cache"] = counts["cache.bytes"] / (1 << 20)
 	v["hits"] = counts["cache.hit"] / (counts["cache.hit"] + counts["cache.miss"])
 	return v, err

@@ -20,45 +20,58 @@ import (
 	"tiney/internal/testing/freeport"
 )
 
+// subject is what is measured: a server under a load.
+type subject struct {
+	name string
+	command
+	load
+}
+
+// command is how to start a server that listens on a port of 127.0.0.1.
+type command func(port string) *exec.Cmd
+
+// load is what wrk requests.
+type load struct {
+	path    string // requested again and again
+	file    string // if not "", its lines are requested instead; see requests.lua
+	fails   bool   // whether the responses are errors, as for an alias without a link
+	counted string // the service's metric that counts these requests and no others
+}
+
 // server is a process that is measured.
 type server struct {
+	subject
 	cmd      *exec.Cmd
 	address  string
 	log      bytes.Buffer // its stdout
 	requests float64      // of all loads
 }
 
-// command is how to start a server that listens on a port of 127.0.0.1.
-type command func(port string) *exec.Cmd
-
 // adminKey is the credential for the requests that need one.
 const adminKey = "the-admin-key-of-the-bench-1a2b3c4d"
 
-// service runs the service with the given tables, either on its own or as if it were behind the
-// Functions host. There is no real host, since it would take a share of the processors.
-func (b *bench) service(t *tables, hosted bool, more ...string) command {
+// service runs the service, either on its own or as if it were behind the Functions host. There is
+// no real host, since it would take a share of the processors.
+func (b *bench) service(hosted bool, more ...string) command {
 	return func(port string) *exec.Cmd {
 		variable := "PORT"
 		if hosted {
 			variable = "FUNCTIONS_CUSTOMHANDLER_PORT"
 		}
-		cmd := exec.Command(b.executable)
-		cmd.Env = []string{variable + "=" + port, "AzureWebJobsStorage=" +
+		cmd := exec.Command(filepath.Join(b.dir, "handler"))
+		cmd.Env = append([]string{variable + "=" + port, "AzureWebJobsStorage=" +
 			b.storage.ConnectionString(), "BaseUrl=https://tiney.to", "ADMIN_KEY=" + adminKey,
 			// The whole load comes from one client.
-			"RATE_SHORTEN_PER_MINUTE=0", "RATE_UNKNOWN_PER_MINUTE=0", "RATE_API_PER_MINUTE=0"}
-		for i, setting := range tableSettings {
-			cmd.Env = append(cmd.Env, setting+"="+t[i])
-		}
-		cmd.Env = append(cmd.Env, more...)
+			"RATE_SHORTEN_PER_MINUTE=0", "RATE_UNKNOWN_PER_MINUTE=0", "RATE_API_PER_MINUTE=0"},
+			more...)
 		return cmd
 	}
 }
 
-// bareHTTP runs internal/tools/bench/bare, which redirects from a path.
+// bareHTTP runs internal/tools/bench/bare, which redirects from / and a path.
 func (b *bench) bareHTTP(path string) command {
 	return func(port string) *exec.Cmd {
-		return exec.Command(b.bare, "127.0.0.1:"+port, path, longURL(0))
+		return exec.Command(filepath.Join(b.dir, "bare"), "127.0.0.1:"+port, path, longURL(0))
 	}
 }
 
@@ -80,61 +93,50 @@ http {
 }
 `
 
-func (b *bench) nginx() command {
-	return func(port string) *exec.Cmd {
-		settings := filepath.Join(b.dir, "nginx.conf")
-		if err := os.WriteFile(settings, fmt.Appendf(nil, nginxSettings, port, longURL(0)),
-			0o600); err != nil {
-			return &exec.Cmd{Err: err}
-		}
-		return exec.Command("nginx", "-p", b.dir, "-c", settings)
+func (b *bench) nginx(port string) *exec.Cmd {
+	settings := filepath.Join(b.dir, "nginx.conf")
+	if err := os.WriteFile(settings, fmt.Appendf(nil, nginxSettings, port, longURL(0)),
+		0o600); err != nil {
+		return &exec.Cmd{Err: err}
 	}
+	return exec.Command("nginx", "-p", b.dir, "-c", settings)
 }
 
-// start starts a server. The caller must stop it.
-func (b *bench) start(c command) (*server, error) {
+// start starts a server, and returns when a GET of the path succeeds or is redirected. The caller
+// must stop it.
+func (b *bench) start(ctx context.Context, of subject, path string) (*server, error) {
 	port, err := freeport.Find()
 	if err != nil {
 		return nil, err
 	}
-	s := &server{cmd: c(strconv.Itoa(port)), address: fmt.Sprintf("127.0.0.1:%d", port)}
+	s := &server{subject: of, cmd: of.command(strconv.Itoa(port)),
+		address: fmt.Sprintf("127.0.0.1:%d", port)}
 	s.cmd.Stdout, s.cmd.Stderr = &s.log, os.Stderr
-	return s, s.cmd.Start()
-}
-
-// startReady starts a server, and returns when it is ready according to wait.
-func (b *bench) startReady(ctx context.Context, c command, path string) (*server, error) {
-	s, err := b.start(c)
-	if err == nil {
-		if err = s.wait(ctx, path, 10*time.Millisecond); err != nil {
-			s.stop()
-		}
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // for processorTime
+	if err := s.cmd.Start(); err != nil {
+		return nil, err
 	}
-	return s, err
-}
-
-// wait returns when a GET of the path succeeds or is redirected. It pauses between two attempts.
-func (s *server) wait(ctx context.Context, path string, pause time.Duration) (err error) {
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end) &&
-		ctx.Err() == nil; time.Sleep(pause) {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end) && ctx.Err() == nil; {
 		var conn net.Conn
 		// While nobody listens, a dial costs less than a request.
 		if conn, err = net.Dial("tcp", s.address); err != nil {
+			time.Sleep(50 * time.Microsecond)
 			continue
 		}
 		conn.Close()
 		if _, err = s.send(http.MethodGet, path, "", ""); err == nil {
-			return nil
+			return s, nil
 		}
+		time.Sleep(10 * time.Millisecond)
 	}
-	return fmt.Errorf("%s does not serve %s: %w", s.cmd.Path, path, errors.Join(err, ctx.Err()))
+	s.stop()
+	return nil, fmt.Errorf("%s does not serve %s: %w", s.name, path, errors.Join(err, ctx.Err()))
 }
 
-// client follows no redirects. Its timeout is long because a reap may take a while.
+// client follows no redirects.
 var client = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	Transport:     &http.Transport{MaxIdleConnsPerHost: 128},
-	Timeout:       5 * time.Minute,
+	Timeout:       time.Minute,
 }
 
 // send sends one request and returns the body of the response. It sets the User-Agent unless
@@ -147,7 +149,7 @@ func (s *server) send(method, path, body, userAgent string) ([]byte, error) {
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	if strings.HasPrefix(path, "/api/links") || strings.HasPrefix(path, "/api/stats") {
+	if strings.HasPrefix(path, "/api/links") {
 		r.Header.Set("Authorization", "Bearer "+adminKey)
 	}
 	if userAgent != "" {
@@ -165,9 +167,40 @@ func (s *server) send(method, path, body, userAgent string) ([]byte, error) {
 	return text, err
 }
 
+// put puts a server under its load for the given length, as fast as its responses come. It returns
+// the requests per second, percentiles of the response times in milliseconds, and the processor
+// time per request in microseconds. It goes on with a file where the last load has ended.
+func (s *server) put(ctx context.Context, length time.Duration) (values, error) {
+	args := []string{"-t2", "-c32", "-d" + length.String(), "-s",
+		"internal/tools/bench/requests.lua", "http://" + s.address + s.path}
+	if s.file != "" {
+		args = append(args, "--", s.file, fmt.Sprint(int(s.requests)))
+	}
+	used := processorTime(s.cmd.Process.Pid)
+	output, err := exec.CommandContext(ctx, "wrk", args...).CombinedOutput()
+	used = processorTime(s.cmd.Process.Pid) - used
+	v := values{}
+	if err == nil { // the last line is requests.lua's
+		err = json.Unmarshal(output[max(0, bytes.LastIndexByte(output, '{')):], &v)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: wrk: %w\n%s", s.name, err, output)
+	}
+	want := 0.0
+	if s.fails {
+		want = v["requests"]
+	}
+	if v["failed"] != 0 || v["refused"] != want || v["requests"] == 0 {
+		return nil, fmt.Errorf("%s: not all responses are as they should be:\n%s", s.name, output)
+	}
+	v["µs"] = float64(used.Microseconds()) / v["requests"]
+	s.requests += v["requests"]
+	return v, nil
+}
+
 // stop ends the process if it still runs, and returns the metrics in the last line of its log. Only
 // the service writes metrics.
-func (s *server) stop() map[string]float64 {
+func (s *server) stop() values {
 	client.CloseIdleConnections()
 	if s.cmd.ProcessState == nil {
 		// A kill of nginx would leave its workers behind.
@@ -175,19 +208,24 @@ func (s *server) stop() map[string]float64 {
 		_ = s.cmd.Wait()
 	}
 	log := bytes.TrimSpace(s.log.Bytes())
-	var last struct{ Metrics map[string]float64 }
+	var last struct{ Metrics values }
 	_ = json.Unmarshal(log[bytes.LastIndexByte(log, '\n')+1:], &last)
 	return last.Metrics
 }
 
-// stopCounted is stop with a check that the loads measured what they should. The service must have
-// counted nearly all of their requests under the given metric; the first ones may fill the cache.
-// Other servers count nothing.
-func (s *server) stopCounted(metric string) (map[string]float64, error) {
+// stopCounted is stop with a check that the load measured what it should. The service must have
+// counted nearly all requests under the load's metric; the first ones may fill the cache.
+func (s *server) stopCounted() (values, error) {
 	counts := s.stop()
-	if metric != "" && counts[metric] < 0.99*s.requests {
-		return nil, fmt.Errorf("of %v requests, only %v count as %s: %v", s.requests,
-			counts[metric], metric, counts)
+	if s.counted != "" && counts[s.counted] < 0.99*s.requests {
+		return nil, fmt.Errorf("%s: of %v requests, only %v count as %s: %v", s.name, s.requests,
+			counts[s.counted], s.counted, counts)
 	}
 	return counts, nil
+}
+
+// file writes the lines of a load to a file, and returns its path.
+func (b *bench) file(name string, lines []string) (string, error) {
+	file := filepath.Join(b.dir, name)
+	return file, os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600)
 }

@@ -15,30 +15,24 @@ const (
 // starts measures how long a process takes from its start to its first response, its memory at
 // rest, and the size of its executable.
 func (b *bench) starts(ctx context.Context) (string, error) {
-	t, err := b.newTables(ctx, nil, false)
-	if err != nil {
-		return "", err
-	}
 	var r results
 	for range startsARound * b.rounds {
 		var bare float64
-		for _, row := range []struct {
-			name string
-			command
-		}{
-			{"bare net/http", b.bareHTTP("/")}, {"on its own", b.service(t, false)},
-			{"behind the host", b.service(t, true)},
+		for _, of := range []subject{
+			{name: "bare net/http", command: b.bareHTTP("/")},
+			{name: "on its own", command: b.service(false)},
+			{name: "behind the host", command: b.service(true)},
 		} {
-			v, err := b.startOnce(ctx, row.command)
+			v, err := b.startOnce(ctx, of)
 			if err != nil {
-				return "", fmt.Errorf("%s: %w", row.name, err)
+				return "", err
 			}
 			if bare == 0 {
 				bare = v["ms"]
 			} else {
 				v["ms more"] = v["ms"] - bare
 			}
-			r.add(row.name, v)
+			r.add(of.name, v)
 		}
 	}
 	service := []string{"on its own", "behind the host"}
@@ -51,21 +45,16 @@ func (b *bench) starts(ctx context.Context) (string, error) {
 		}), nil
 }
 
-func (b *bench) startOnce(ctx context.Context, c command) (values, error) {
+func (b *bench) startOnce(ctx context.Context, of subject) (values, error) {
 	start := time.Now()
-	s, err := b.start(c)
+	s, err := b.start(ctx, of, "/")
 	if err != nil {
 		return nil, err
 	}
 	defer s.stop()
-	if err := s.wait(ctx, "/", 50*time.Microsecond); err != nil {
-		return nil, err
-	}
-	v := values{"ms": milliseconds(time.Since(start))}
+	v := values{"ms": 1000 * time.Since(start).Seconds()}
 	time.Sleep(restAfter)
-	if v["MB"], _, err = memory(s.cmd.Process.Pid); err != nil {
-		return nil, err
-	}
+	v["MB"] = s.memory("VmRSS")
 	file, err := os.Stat(s.cmd.Path)
 	if err != nil {
 		return nil, err

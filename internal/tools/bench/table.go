@@ -37,7 +37,7 @@ type column struct {
 // names the target, and each cell also has the smallest and the largest value, and whether the
 // median meets the target.
 func (r *results) table(columns []column) string {
-	head, line := "| |", "| --- |"
+	head, line := "| |", "|---|"
 	rows := make([]string, len(r.names))
 	for i, name := range r.names {
 		rows[i] = "| " + name + " |"
@@ -51,7 +51,7 @@ func (r *results) table(columns []column) string {
 			head += fmt.Sprintf(", at most %v", c.atMost)
 		}
 		head += " |"
-		line += " ---: |"
+		line += "---:|"
 		for i, name := range r.names {
 			if runs := r.sorted(name, c.value); len(runs) != 0 {
 				rows[i] += " " + c.cell(name, runs)
@@ -76,7 +76,10 @@ func (c column) cell(name string, runs []float64) string {
 	if c.rows != nil && !slices.Contains(c.rows, name) {
 		return text
 	}
-	return text + ", " + verdict(median >= c.atLeast && (c.atMost == 0 || median <= c.atMost))
+	if median < c.atLeast || c.atMost != 0 && median > c.atMost {
+		return text + ", **missed**"
+	}
+	return text + ", met"
 }
 
 // sorted returns the named value of all runs of a row that have it, in ascending order.
@@ -88,4 +91,12 @@ func (r *results) sorted(name, value string) (all []float64) {
 	}
 	slices.Sort(all)
 	return all
+}
+
+// loadColumns show what server.put returns.
+var loadColumns = []column{
+	{head: "requests/s", value: "req/s"},
+	{head: "p50 ms", value: "p50", digits: 2},
+	{head: "p99 ms", value: "p99", digits: 2},
+	{head: "CPU µs each", value: "µs", digits: 1},
 }

@@ -129,9 +129,9 @@ func (b *Blocked) Read(ctx context.Context) error {
 	}
 }
 
-// readAll reads all hosts until they are known and not stale. So it reads them once more if a change
-// was announced meanwhile: the pages that were read before may lack it. Concurrent callers share one
-// read.
+// readAll reads all hosts until they are known and not stale. So it reads them once more if a
+// change was announced meanwhile: the pages that were read before may lack it. Concurrent callers
+// share one read.
 func (b *Blocked) readAll(ctx context.Context) <-chan singleflight.Result {
 	return b.reads.DoChan("", func() (any, error) {
 		var err error

@@ -190,7 +190,7 @@ func TestBlockedHostsThatCannotBeReadAgain(t *testing.T) {
 	r := followed(t)
 	s := r.open(withCache)
 	r.block(r.other(), badHost)
-	r.clock.Advance(past)
+	r.clock.Advance(2 * time.Minute) // so that only this poll finds the announcement
 	r.wantAllCalls("the hosts cannot be read", []string{poll, readAll, read}, func() {
 		var queries atomic.Int64
 		r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,8 +26,9 @@ const (
 )
 
 // Blocked keeps the hosts that no link may lead to. It keeps them in rows of ShortUrlsState, and
-// all of them in memory: 100,000 take 7 MB, and half as much again while one is added. Its methods
-// may be called concurrently, and other processes may work on the same table at the same time.
+// all of them in memory: 100,000 take 7 MB, twice as much while they are read again, and half as
+// much again while one is added. Its methods may be called concurrently, and other processes may
+// work on the same table at the same time.
 //
 // Until the hosts have been read for the first time, redirects treat no host as blocked, and writes
 // wait. After that, what is known stays known while storage fails. So an outage stops no link that
@@ -41,25 +41,28 @@ type Blocked struct {
 
 	hosts atomic.Pointer[link.Hosts] // a map is never changed, only replaced; nil: not read yet
 	known atomic.Bool                // the hosts were read from rows, not only from the copy
-	// when the last read of all hosts failed or took too long, in Unix nanoseconds; zero: neither
+	// hosts may lack a change: one was announced since the last read of them began, or that read
+	// has failed
+	stale atomic.Bool
+	// when the last read failed or took too long, in Unix nanoseconds; zero: neither
 	failed atomic.Int64
-	reads  singleflight.Group // reads of all hosts
+	reads  singleflight.Group
 	// held during a write, so that what is known here of a host is what was written last
 	writing turn
 
-	mu      sync.Mutex
-	named   map[link.Host]bool // hosts that were announced as changing, and not read since
-	doubted bool               // some changes may be unknown: all hosts have to be read again
-	// what became known during a read of all hosts, whose pages may lack it; nil: no such read
-	during map[link.Host]bool
+	mu sync.Mutex // held while hosts or own are replaced
+	// which hosts this process has blocked (true) or unblocked during a read, whose pages may lack
+	// it; nil: no such read
+	own map[link.Host]bool
 }
 
 func newBlocked(config *Config, rows *store, changes *changes) *Blocked {
 	b := &Blocked{config: config, rows: rows, changes: changes, writing: newTurn()}
+	doubt := func() { b.stale.Store(true) }
 	changes.subscribe(subscriber{
 		prefix: hostChange,
-		forget: func(host string) { b.forget(link.Host(host)) },
-		doubt:  b.doubt,
+		forget: func(string) { doubt() },
+		doubt:  doubt,
 		settle: b.settle,
 	})
 	return b
@@ -71,14 +74,13 @@ func newBlocked(config *Config, rows *store, changes *changes) *Blocked {
 // changed after 15 seconds, as long as this process gets requests.
 func (b *Blocked) Has(ctx context.Context, longURL string) bool {
 	if !b.known.Load() {
-		now := b.config.Now().UnixNano()
-		if failed := b.failed.Load(); failed == 0 || now < failed ||
-			now-failed >= int64(blockedRetry) {
-			if b.hosts.Load() == nil {
-				b.await(ctx)
-			} else { // the hosts from the copy will do meanwhile
-				b.readAll(ctx)
-			}
+		since := b.config.Now().UnixNano() - b.failed.Load()
+		switch recently := 0 <= since && since < int64(blockedRetry); {
+		case recently:
+		case b.hosts.Load() == nil:
+			b.await(ctx)
+		default: // the hosts from the copy will do meanwhile
+			b.readAll(ctx)
 		}
 	}
 	hosts := b.hosts.Load()
@@ -127,35 +129,50 @@ func (b *Blocked) Read(ctx context.Context) error {
 	}
 }
 
-// readAll reads all hosts. Concurrent callers share one read.
+// readAll reads all hosts until they are known and not stale. So it reads them once more if a
+// change was announced meanwhile: the pages that were read before may lack it. Concurrent callers
+// share one read.
 func (b *Blocked) readAll(ctx context.Context) <-chan singleflight.Result {
 	return b.reads.DoChan("", func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), blockedTime)
-		defer cancel()
-		b.mu.Lock()
-		b.during, b.doubted = map[link.Host]bool{}, false
-		b.mu.Unlock()
-		// Without the copy, every process that starts while the first region is down would redirect
-		// to blocked hosts.
-		copied := time.AfterFunc(secondaryAfter, func() { b.readCopy(ctx) })
-		hosts, err := b.readFrom(ctx, b.rows)
-		if copied.Stop() && err != nil {
-			b.readCopy(ctx)
+		var err error
+		for err == nil && (!b.known.Load() || b.stale.Load()) {
+			err = b.readOnce(ctx)
 		}
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if err == nil {
-			hosts = with(hosts, b.during)
-			b.hosts.Store(&hosts)
-			b.known.Store(true)
-			b.failed.Store(0)
-		} else {
-			b.doubted = true
-			b.failed.Store(b.config.Now().UnixNano())
-		}
-		b.during = nil
+		// A poll that finds an announcement right here still joins this read. The hosts stay stale,
+		// and the next poll reads them.
 		return nil, err
 	})
+}
+
+func (b *Blocked) readOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), blockedTime)
+	defer cancel()
+	b.mu.Lock()
+	b.own = map[link.Host]bool{}
+	b.mu.Unlock()
+	b.stale.Store(false)
+	// Without the copy, every process that starts while the first region is down would redirect to
+	// blocked hosts.
+	copied := time.AfterFunc(secondaryAfter, func() { b.readCopy(ctx) })
+	hosts, err := b.readFrom(ctx, b.rows)
+	if copied.Stop() && err != nil {
+		b.readCopy(ctx)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err == nil {
+		for h, blocked := range b.own {
+			set(hosts, h, blocked)
+		}
+		b.hosts.Store(&hosts)
+		b.known.Store(true)
+		b.failed.Store(0)
+	} else {
+		b.stale.Store(true)
+		b.failed.Store(b.config.Now().UnixNano())
+	}
+	b.own = nil
+	return err
 }
 
 // readCopy reads the hosts from the second region, if they are not known yet. The hosts that the
@@ -197,96 +214,36 @@ func scanBlocked(ctx context.Context, t *store, properties []string, do func(blo
 	})
 }
 
-// forget notes that a process, this one or another, has announced a change of a host.
-func (b *Blocked) forget(h link.Host) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.named == nil {
-		b.named = map[link.Host]bool{}
-	}
-	b.named[h] = true
-}
-
-// doubt notes that there may be changes that this process does not know.
-func (b *Blocked) doubt() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.doubted = true
-}
-
-// settle reads what has changed: host by host, or all hosts if that takes no more calls. It is part
-// of a poll. An error makes that poll a failed one, so that the next poll names these hosts again.
-// A read of all hosts may go on after settle has returned; if it fails, the next poll repeats it.
-// As long as no request has needed the hosts, there is nothing to do.
-func (b *Blocked) settle(ctx context.Context) error {
-	b.mu.Lock()
-	hosts, named := b.hosts.Load(), slices.Collect(maps.Keys(b.named))
-	b.named = nil
-	if len(named) > 0 && (hosts == nil || len(named) > len(*hosts)/table.MaxPage) {
-		// also during a read of all hosts: it may have begun before these hosts were changed
-		b.doubted = true
-	}
-	doubted := b.doubted
-	b.mu.Unlock()
-	switch {
-	case hosts == nil:
-		return nil
-	case doubted:
+// settle reads the hosts if they are stale. It is part of a poll, and fails none: while a read
+// fails, what is known stays, and each later poll repeats the read. A read that takes longer than
+// half a second goes on after settle has returned. As long as no request has needed the hosts,
+// there is nothing to do.
+func (b *Blocked) settle(ctx context.Context) {
+	if b.stale.Load() && b.hosts.Load() != nil {
 		b.await(ctx)
-		return nil
 	}
-	there := make([]bool, len(named))
-	err := eachListed(ctx, len(named), func(ctx context.Context, i int) error {
-		_, _, err := b.rows.get(ctx, blockedPartition, string(named[i]))
-		if there[i] = err == nil; errors.Is(err, table.ErrGone) {
-			err = nil
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	blocked := map[link.Host]bool{}
-	for i, h := range named {
-		blocked[h] = there[i]
-	}
-	b.learn(blocked)
-	return nil
 }
 
-// learn notes which of some hosts are blocked now.
-func (b *Blocked) learn(blocked map[link.Host]bool) {
+// learn notes what this process has made of a host.
+func (b *Blocked) learn(h link.Host, blocked bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.during != nil {
-		maps.Copy(b.during, blocked)
+	if b.own != nil {
+		b.own[h] = blocked
 	}
 	if hosts := b.hosts.Load(); hosts != nil {
-		next := with(*hosts, blocked)
+		next := maps.Clone(*hosts)
+		set(next, h, blocked)
 		b.hosts.Store(&next)
 	}
 }
 
-// with returns hosts after some of them were blocked or unblocked: a copy, if that changes
-// anything. It removes from blocked what changes nothing.
-func with(hosts link.Hosts, blocked map[link.Host]bool) link.Hosts {
-	maps.DeleteFunc(blocked, func(h link.Host, is bool) bool {
-		_,
-			was := hosts[h]
-		return was == is
-	})
-	if len(blocked) == 0 {
-		return hosts
+func set(hosts link.Hosts, h link.Host, blocked bool) {
+	if blocked {
+		hosts[h] = struct{}{}
+	} else {
+		delete(hosts, h)
 	}
-	next := maps.Clone(hosts)
-	for h, is := range blocked {
-		if is {
-			next[h] = struct{}{}
-		} else {
-			delete(next, h)
-		}
-	}
-	return next
 }
 
 // Add blocks a host and all hosts below it. When it returns without an error, the block is durable
@@ -305,7 +262,7 @@ func (b *Blocked) Add(ctx context.Context, h link.Host) error {
 			err = nil // the host was blocked already, and keeps its time
 		}
 		if err == nil {
-			b.learn(map[link.Host]bool{h: true})
+			b.learn(h, true)
 		}
 		return err
 	})
@@ -317,7 +274,7 @@ func (b *Blocked) Remove(ctx context.Context, h link.Host) error {
 	return b.write(ctx, func(ctx context.Context, d deadline) error {
 		_, etag, err := b.rows.get(ctx, blockedPartition, string(h))
 		if errors.Is(err, table.ErrGone) {
-			b.learn(map[link.Host]bool{h: false}) // an earlier Remove may have got no response
+			b.learn(h, false) // an earlier Remove may have got no response
 			return link.ErrNotBlocked
 		}
 		if err == nil {
@@ -328,7 +285,7 @@ func (b *Blocked) Remove(ctx context.Context, h link.Host) error {
 			err = b.rows.delete(ctx, rowKey{blockedPartition, string(h), etag})
 		}
 		if err == nil {
-			b.learn(map[link.Host]bool{h: false})
+			b.learn(h, false)
 		}
 		return err
 	})

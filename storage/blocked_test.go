@@ -168,23 +168,9 @@ func TestBlockedHostsAreReadAsLittleAsPossible(t *testing.T) {
 	r.wantAllCalls("nothing has changed", []string{read}, get)
 	other := r.other()
 	r.block(other, badHost)
-	r.clock.Advance(past)
-	// 1,000 and one are more than a page.
-	r.wantAllCalls("one has changed", []string{poll, readOne, read}, get)
-	r.wantBlocked("one has changed", many, true)
-	r.clock.Advance(2 * time.Minute)
-	r.unblock(other, badHost)
-	r.wantAllCalls("its row cannot be read", []string{poll, readOne, read}, func() {
-		r.proxy.Before(faultproxy.On("GetEntity", r.State, faultproxy.TooManyRequests))
-		get()
-	})
-	r.wantBlocked("its row cannot be read", many, true)
-	r.clock.Advance(5 * time.Second)
-	r.wantAllCalls("the next poll", []string{poll, readOne, read}, get)
-	r.wantBlocked("the next poll", many, false)
-	r.clock.Advance(2 * time.Minute)
-	r.block(other, badHost)
 	r.block(other, "a.example")
+	r.clock.Advance(past)
+	// 1,000 and two are more than a page.
 	r.wantAllCalls("two have changed", []string{poll, readAll, readAll, read}, get)
 	r.wantBlocked("two have changed", many, true)
 	r.clock.Advance(2 * time.Minute)
@@ -195,6 +181,39 @@ func TestBlockedHostsAreReadAsLittleAsPossible(t *testing.T) {
 		!many.Blocked.Has(ctx, "https://n0.example/") {
 		t.Error("not all are known")
 	}
+}
+
+// A read that fails fails no poll, so what is cached still counts as right. The next poll repeats
+// it, also when it finds no announcement any more.
+func TestBlockedHostsThatCannotBeReadAgain(t *testing.T) {
+	t.Parallel()
+	r := followed(t)
+	s := r.open(withCache)
+	r.block(r.other(), badHost)
+	r.clock.Advance(2 * time.Minute) // so that only this poll finds the announcement
+	r.wantAllCalls("the hosts cannot be read", []string{poll, readAll, read}, func() {
+		var queries atomic.Int64
+		r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+			if c.Operation == "QueryEntities" && !morePolled(c) && queries.Add(1) > 1 {
+				return faultproxy.TooManyRequests
+			}
+			return faultproxy.None
+		})
+		s.Get(ctx, "nobody")
+	})
+	r.wantBlocked("the hosts cannot be read", s, false)
+	testutil.Eventually(t, "the poll has ended", func() bool {
+		return r.metrics.ChangesPolls.Value() > 0
+	})
+	if failed := r.metrics.ChangesFailed.Value(); failed > 0 {
+		t.Errorf("%d polls failed", failed)
+	}
+	r.cached(s, "nobody")
+	r.clock.Advance(10 * time.Minute)
+	r.wantAllCalls("the next poll", []string{poll, readAll, read}, func() { s.Get(ctx, "nobody") })
+	r.wantBlocked("the next poll", s, true)
+	r.clock.Advance(past)
+	r.wantAllCalls("the one after that", []string{poll}, func() { s.Get(ctx, "nobody") })
 }
 
 // A process that starts waits for the hosts, but not for long, and goes on if they cannot be read.
@@ -351,6 +370,29 @@ func TestHostsThatAreBlockedWhileAllAreRead(t *testing.T) {
 	if !s.Blocked.Has(ctx, "https://a.example/") || s.Blocked.Has(ctx, "https://b.example/") ||
 		s.Blocked.Has(ctx, "https://c.example/") {
 		t.Error("not what the table has")
+	}
+}
+
+// A poll that runs while all hosts are read finds a change that the pages lack. They are read again
+// at once: the next poll may be too late.
+func TestAHostThatIsAnnouncedWhileAllAreRead(t *testing.T) {
+	t.Parallel()
+	r := followed(t)
+	r.Make()
+	s, other := r.instance(), r.other()
+	var begun atomic.Bool
+	r.proxy.After(func(faultproxy.Call) { // the rows are read, and not known yet
+		if !begun.Swap(true) {
+			r.block(other, badHost)
+			r.clock.Advance(past)
+			s.Get(ctx, "nobody")
+		}
+	})
+	if err := s.Blocked.Read(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if !s.Blocked.Has(ctx, url1) {
+		t.Error("it is not blocked")
 	}
 }
 

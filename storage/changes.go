@@ -56,7 +56,7 @@ type subscriber struct {
 	prefix string                                       // of the names of its values
 	forget func(name string)                            // forgets a value; name is without the prefix
 	doubt  func()                                       // makes all values count as stale
-	settle func(context.Context) error                  // reads again what must not be missing
+	settle func(context.Context)                        // reads again what must not be missing
 	end    func(ctx context.Context, name string) error // its announcement is about to be deleted
 }
 
@@ -205,9 +205,7 @@ func (c *changes) ask(ctx context.Context, begin, last time.Time) error {
 	}
 	for _, s := range c.subscribers {
 		if s.settle != nil {
-			if err := s.settle(ctx); err != nil {
-				return err
-			}
+			s.settle(ctx)
 		}
 	}
 	return nil

@@ -85,10 +85,8 @@ func (s *site) environment(settings ...string) []string {
 		"AzureWebJobsStorage=" + s.storage.ConnectionString(), "GC_BLOB_LOCK_CONTAINER=" +
 			strings.ToLower(s.Links) + "-locks",
 		"SHORTURL_TABLE_NAME=" + s.Links, "URLINDEX_TABLE_NAME=" + s.Index,
-		"EXPIRYINDEX_TABLE_NAME=" + s.Expiry, "OWNERS_TABLE_NAME=" + s.Owners,
+		"EXPIRYINDEX_TABLE_NAME=" + s.Expiry,
 		"RATE_SHORTEN_PER_MINUTE=0", "RATE_UNKNOWN_PER_MINUTE=0", "RATE_API_PER_MINUTE=0",
-		"KEYS_TABLE_NAME=" + s.Keys, "STATE_TABLE_NAME=" + s.State, "CLICKS_TABLE_NAME=" + s.Clicks,
-		"CLICK_TOTALS_TABLE_NAME=" + s.ClickTotals,
 	}, settings...)
 }
 

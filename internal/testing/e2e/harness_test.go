@@ -118,8 +118,6 @@ func (s *site) environment(connectionString string, more ...string) []string {
 		"AzureWebJobsStorage=" + connectionString,
 		"SHORTURL_TABLE_NAME=" + s.Links, "URLINDEX_TABLE_NAME=" + s.Index,
 		"EXPIRYINDEX_TABLE_NAME=" + s.Expiry,
-		"OWNERS_TABLE_NAME=" + s.Owners, "KEYS_TABLE_NAME=" + s.Keys, "STATE_TABLE_NAME=" + s.State,
-		"CLICKS_TABLE_NAME=" + s.Clicks, "CLICK_TOTALS_TABLE_NAME=" + s.ClickTotals,
 		"GC_BLOB_LOCK_CONTAINER=" + s.lock,
 		fmt.Sprintf("TOMBSTONE_DAYS=%d", s.TombstoneFor/(24*time.Hour)),
 		"BaseUrl=https://tiney.to",

@@ -64,7 +64,7 @@ func TestEveryMode(t *testing.T) {
 			t.Parallel()
 			v := served{site: newSite(t), mode: m, provider: provider}
 			settings := []string{"DOMAINS=go.example, http://go.example:8080",
-				"ALIAS_CASE=insensitive", "RAW_URL_HEADER=X-WAWS-Unencoded-URL",
+				"ALIAS_CASE=insensitive",
 				"RATE_SHORTEN_PER_MINUTE=30", "CLIENT_ADDRESS_HEADER=" + m.address,
 				"CLIENT_ADDRESS_HOPS=1", "OIDC_ISSUER=" + provider.Issuer(),
 				"OIDC_CLIENT_ID=" + oidcprovider.ClientID, "OIDC_ADMIN_ROLE=boss",

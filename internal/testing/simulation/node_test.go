@@ -55,14 +55,10 @@ func settingsOf(connectionString, prefix, pageSize string) (app.Settings, error)
 		"BaseUrl":                      "https://tiney.to",
 		"DOMAINS":                      domain,
 		"AzureWebJobsStorage":          connectionString,
-		"SHORTURL_TABLE_NAME":          prefix + "ShortUrls", "URLINDEX_TABLE_NAME": prefix +
-			"UrlIndex",
-		"EXPIRYINDEX_TABLE_NAME": prefix + "ShortUrlsExpiryIndex", "OWNERS_TABLE_NAME": prefix +
-			"ShortUrlsByOwner",
-		"KEYS_TABLE_NAME": prefix + "ShortUrlsKeys", "STATE_TABLE_NAME": prefix + "ShortUrlsState",
-		"CLICKS_TABLE_NAME": prefix + "ShortUrlsClicks", "CLICK_TOTALS_TABLE_NAME": prefix +
-			"ShortUrlsClickTotals",
-		"CACHE_SIZE_MB": "1", "GC_MAX_SECONDS": "60", "GC_PAGE_SIZE": pageSize,
+		"SHORTURL_TABLE_NAME":          prefix + "ShortUrls",
+		"URLINDEX_TABLE_NAME":          prefix + "UrlIndex",
+		"EXPIRYINDEX_TABLE_NAME":       prefix + "ShortUrlsExpiryIndex",
+		"CACHE_SIZE_MB":                "1", "GC_MAX_SECONDS": "60", "GC_PAGE_SIZE": pageSize,
 		"ADMIN_KEY":   adminKey,
 		"OIDC_ISSUER": issuer, "OIDC_CLIENT_ID": clientID, "OIDC_GROUPS_CLAIM": "groups",
 		"CLICKS_FLUSH_SECONDS": "1", "RATE_SHORTEN_PER_MINUTE": "0", "RATE_UNKNOWN_PER_MINUTE": "0",

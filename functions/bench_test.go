@@ -79,7 +79,10 @@ func BenchmarkServeHTTP(b *testing.B) {
 }
 
 // counting counts clicks as storage does.
-type counting struct{ counter *clicks.Counter }
+type counting struct {
+	functions.Clicks
+	counter *clicks.Counter
+}
 
 func (*counting) Created(int) {}
 

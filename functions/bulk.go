@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"tiney/internal/access"
 	"tiney/internal/formats"
 	"tiney/internal/link"
 )
@@ -42,43 +41,37 @@ type bulkResult struct {
 
 // bulk handles POST /api/links/bulk: many requests to shorten in one. It makes the links one after
 // the other, so that each request finds the links of those before it.
-func (s *service) bulk(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
-) error {
-	if err := wantJSON(r); err != nil {
-		return err
+func (s *service) bulk(c *call) (any, error) {
+	if err := wantJSON(c.r); err != nil {
+		return nil, err
 	}
-	data, leave, err := s.large.read(w, r, maxBulkBody, who)
+	data, leave, err := s.large.read(c, maxBulkBody)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer leave()
 	body, err := decode[bulkRequest](bytes.Join(data, nil))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(body.Links) == 0 || len(body.Links) > maxBulk {
-		return fieldProblem("links", fmt.Sprintf("There must be 1 to %d links.", maxBulk))
+		return nil, fieldProblem("links", fmt.Sprintf("There must be 1 to %d links.", maxBulk))
 	}
-	results := make([]bulkResult, len(body.Links))
+	all := make([]bulkResult, len(body.Links))
 	for i, request := range body.Links {
 		var l link.Link
 		var created bool
-		wish, err := s.parseWish(request, who)
+		wish, err := s.parseWish(request, c.who)
 		switch {
 		case err != nil:
-		case ctx.Err() != nil:
+		case c.ctx.Err() != nil:
 			err = errManyTime
 		default: // once begun, a create has its full time
-			l, created, _, err = s.create(context.WithoutCancel(ctx), wish, who)
+			l, created, _, err = s.create(context.WithoutCancel(c.ctx), wish, c.who)
 		}
-		results[i] = s.bulkResult(s.viewMade(l, wish), created, err)
+		all[i] = s.bulkResult(s.viewMade(l, wish), created, err)
 	}
-	setHeaders(w, "application/json")
-	writeJSON(w, struct {
-		Results []bulkResult `json:"results"`
-	}{results})
-	return nil
+	return results[bulkResult]{all}, nil
 }
 
 // bulkResult returns the result of one link, and counts and logs it as a request of its own.

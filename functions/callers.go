@@ -9,36 +9,30 @@ import (
 	"tiney/internal/link"
 )
 
-// callerFunc is a handlerFunc that depends on the caller.
-//
 // Only the wrappers in this file read credentials. A route gets its caller from its wrapper, and so
 // cannot forget to check it; a route without a wrapper ignores credentials. The router has already
 // refused paths and methods that do not exist, without a look-up.
 //
 // The wrappers also count calls for the limits: the calls of owners by owner, all others by
 // address.
-type callerFunc func(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error
 
 // anyone returns a function for callers that have valid credentials or none.
-func (s *service) anyone(serve callerFunc) handlerFunc {
+func (s *service) anyone(serve apiFunc) handlerFunc {
 	return s.limited(access.LimitAPI, serve)
 }
 
 // limited is anyone, with another limit for callers that are not owners.
-func (s *service) limited(others access.Limit, serve callerFunc) handlerFunc {
-	return s.identified(others, func(
-		ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
-	) error {
-		if who.ReadOnly && r.Method != http.MethodGet && r.Method != http.MethodHead {
-			return readOnlyProblem
+func (s *service) limited(others access.Limit, serve apiFunc) handlerFunc {
+	return s.identified(others, func(c *call) (any, error) {
+		if c.who.ReadOnly && c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
+			return nil, readOnlyProblem
 		}
-		return serve(ctx, w, r, who)
+		return serve(c)
 	})
 }
 
 // identified is limited, but serve itself has to refuse what a key that may only read must not do.
-func (s *service) identified(others access.Limit, serve callerFunc) handlerFunc {
+func (s *service) identified(others access.Limit, serve apiFunc) handlerFunc {
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 		who, err := s.caller(ctx, r)
 		if err != nil {
@@ -52,7 +46,14 @@ func (s *service) identified(others access.Limit, serve callerFunc) handlerFunc 
 		if err != nil {
 			return err
 		}
-		return serve(ctx, w, r, who)
+		c := &call{ctx: ctx, w: w, r: r, who: who}
+		defer c.end()
+		result, err := serve(c)
+		if err != nil {
+			return err
+		}
+		respond(w, r, result)
+		return nil
 	}
 }
 
@@ -95,41 +96,39 @@ func (s *service) caller(ctx context.Context, r *http.Request) (access.Caller, e
 
 // holders returns a function for owners and for holders of a claim token. A client can make up a
 // token to probe for aliases, so aliases that it does not find count towards LimitUnknown.
-func (s *service) holders(serve callerFunc) handlerFunc {
-	return s.anyone(func(
-		ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
-	) error {
+func (s *service) holders(serve apiFunc) handlerFunc {
+	return s.anyone(func(c *call) (result any, err error) {
 		switch {
-		case who.Owner != "":
-			return serve(ctx, w, r, who)
-		case who.ClaimHash != "":
-			return s.limits.guess(r, func() error { return serve(ctx, w, r, who) })
+		case c.who.Owner != "":
+			return serve(c)
+		case c.who.ClaimHash != "":
+			err = s.limits.guess(c.r, func() error {
+				result, err = serve(c)
+				return err
+			})
+			return result, err
 		}
-		return noCredentialsProblem
+		return nil, noCredentialsProblem
 	})
 }
 
 // owners returns a function for owners only.
-func (s *service) owners(serve callerFunc) handlerFunc {
-	return s.anyone(func(
-		ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
-	) error {
-		if err := needOwner(who); err != nil {
-			return err
+func (s *service) owners(serve apiFunc) handlerFunc {
+	return s.anyone(func(c *call) (any, error) {
+		if err := needOwner(c.who); err != nil {
+			return nil, err
 		}
-		return serve(ctx, w, r, who)
+		return serve(c)
 	})
 }
 
 // admins returns a function for admins only.
-func (s *service) admins(serve callerFunc) handlerFunc {
-	return s.owners(func(
-		ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
-	) error {
-		if !who.Admin {
-			return adminNeededProblem
+func (s *service) admins(serve apiFunc) handlerFunc {
+	return s.owners(func(c *call) (any, error) {
+		if !c.who.Admin {
+			return nil, adminNeededProblem
 		}
-		return serve(ctx, w, r, who)
+		return serve(c)
 	})
 }
 
@@ -163,20 +162,18 @@ func ownerFor(who access.Caller, named *string) (string, error) {
 }
 
 // me handles GET /api/me: who the caller is.
-func me(_ context.Context, w http.ResponseWriter, _ *http.Request, who access.Caller) error {
-	setHeaders(w, "application/json")
+func me(c *call) (any, error) {
+	who := c.who
 	if who.Owner == "" {
-		writeJSON(w, struct {
+		return struct {
 			Owner *string `json:"owner"`
-		}{})
-		return nil
+		}{}, nil
 	}
-	writeJSON(w, struct {
+	return struct {
 		Owner  string   `json:"owner"`
 		Groups []string `json:"groups"`
 		Admin  bool     `json:"admin"`
 		Name   *string  `json:"name"`
 		Access string   `json:"access"`
-	}{who.Owner, who.Groups, who.Admin, orNull(who.Name), accessOf(who.ReadOnly)})
-	return nil
+	}{who.Owner, who.Groups, who.Admin, orNull(who.Name), accessOf(who.ReadOnly)}, nil
 }

@@ -1,10 +1,8 @@
 package functions
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -53,87 +51,78 @@ var errNotClaimed = errors.New("not claimed")
 
 // claim handles POST /api/claims. A call that failed halfway can be repeated: the result of what it
 // has claimed is then claimYours.
-func (s *service) claim(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
-) error {
-	body, err := decodeJSON[claimRequest](w, r, maxClaimsBody)
+func (s *service) claim(c *call) (any, error) {
+	body, err := decodeJSON[claimRequest](c, maxClaimsBody)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(body.Claims) == 0 || len(body.Claims) > maxClaims {
-		return fieldProblem("claims", fmt.Sprintf("There must be 1 to %d claims.", maxClaims))
+		return nil, fieldProblem("claims", fmt.Sprintf("There must be 1 to %d claims.", maxClaims))
 	}
-	owner, err := ownerFor(who, body.Owner)
+	owner, err := ownerFor(c.who, body.Owner)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	type claimed struct {
 		Alias  string      `json:"alias"`
 		Domain string      `json:"domain"`
 		Result claimResult `json:"result"`
 	}
-	results := make([]claimed, len(body.Claims))
+	all := make([]claimed, len(body.Claims))
 	var aliases []link.Name
 	var of []int // the index in body.Claims of each alias
-	for i, c := range body.Claims {
-		results[i] = claimed{c.Alias, string(s.Rules.DomainName("")), claimGone}
-		if c.Domain != nil {
-			results[i].Domain = *c.Domain
+	for i, one := range body.Claims {
+		all[i] = claimed{one.Alias, string(s.Rules.DomainName("")), claimGone}
+		if one.Domain != nil {
+			all[i].Domain = *one.Domain
 		}
-		d, err := s.domain(c.Domain)
+		d, err := s.domain(one.Domain)
 		if err != nil {
 			continue
 		}
-		results[i].Domain = string(s.Rules.DomainName(d))
-		if a, ok := link.ParseAlias(c.Alias); ok && !a.Reserved() {
+		all[i].Domain = string(s.Rules.DomainName(d))
+		if a, ok := link.ParseAlias(one.Alias); ok && !a.Reserved() {
 			aliases, of = append(aliases, d.Name(a)), append(of, i)
 		}
 	}
 	now := s.Now()
-	errs, err := s.Links.EditAll(ctx, aliases, func(i int, l link.Link) (link.Link, error) {
-		c, result := body.Claims[of[i]], &results[of[i]].Result
+	errs, err := s.Links.EditAll(c.ctx, aliases, func(i int, l link.Link) (link.Link, error) {
+		one, result := body.Claims[of[i]], &all[of[i]].Result
 		switch state := l.State(now); {
-		case l.Owner == owner, who.Is(l.Owner):
+		case l.Owner == owner, c.who.Is(l.Owner):
 			*result = claimYours
-		case l.Owner != "" || !holds(access.Hash(c.Token), l):
+		case l.Owner != "" || !holds(access.Hash(one.Token), l):
 			*result = claimInvalid
 		case state != link.StateLive: // an owner could enable again what an admin has disabled
 			*result = claimGone
 		default:
 			*result = claimDone
-			return l.Claimed(actor(who, l), owner, c.KeepExpiry, now), nil
+			return l.Claimed(actor(c.who, l), owner, one.KeepExpiry, now), nil
 		}
 		return l, errNotClaimed
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var failed error
 	for i, err := range errs {
-		result := &results[of[i]].Result
+		result := &all[of[i]].Result
 		switch {
 		case err == nil:
 			s.Metrics.LinkClaimed.Add(1)
 		case errors.Is(err, errNotClaimed):
 			// If the token is right, or the link is the caller's, the result tells nothing new.
-			if *result == claimInvalid && s.limits.probe(who, &link.Link{}) != nil {
+			if *result == claimInvalid && s.limits.probe(c.who, &link.Link{}) != nil {
 				*result = claimLater
 			}
 		case errors.Is(err, link.ErrNotFound), errors.Is(err, link.ErrDamaged):
 			*result = claimGone // also if it was deleted after another process had changed it
-			if s.limits.probe(who, nil) != nil {
+			if s.limits.probe(c.who, nil) != nil {
 				*result = claimLater
 			}
 		default:
 			failed = err
 		}
 	}
-	if failed != nil {
-		return failed
-	}
-	setHeaders(w, "application/json")
-	writeJSON(w, struct {
-		Results []claimed `json:"results"`
-	}{results})
-	return nil
+	return results[claimed]{all}, failed
 }

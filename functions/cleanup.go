@@ -1,27 +1,16 @@
 package functions
 
-import (
-	"context"
-	"net/http"
-
-	"tiney/internal/access"
-)
-
 // reaperStats handles GET /api/admin/cleanup/stats: how the runs of the reaper went.
-func (s *service) reaperStats(
-	ctx context.Context, w http.ResponseWriter, _ *http.Request, _ access.Caller,
-) error {
-	stats, err := s.Reaper.Stats(ctx)
+func (s *service) reaperStats(c *call) (any, error) {
+	stats, err := s.Reaper.Stats(c.ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var average *int64
 	if runs := stats.Successful + stats.Failed; runs > 0 {
-		ms := stats.Took.Milliseconds() / runs
-		average = &ms
+		average = new(stats.Took.Milliseconds() / runs)
 	}
-	setHeaders(w, "application/json")
-	writeJSON(w, struct {
+	return struct {
 		LastRunAt      *string `json:"lastRunAtUtc"`
 		DeletedTotal   int64   `json:"deletedTotal"`
 		LastDeleted    int64   `json:"lastDeleted"`
@@ -30,6 +19,5 @@ func (s *service) reaperStats(
 		AverageMs      *int64  `json:"averageMs"`
 		Running        bool    `json:"running"`
 	}{formatTime(stats.Last.At), stats.DeletedTotal, stats.Last.Deleted,
-		stats.Successful, stats.Failed, average, stats.Running})
-	return nil
+		stats.Successful, stats.Failed, average, stats.Running}, nil
 }

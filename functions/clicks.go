@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -21,26 +20,24 @@ const (
 )
 
 // clicksOf handles GET /api/stats/clicks: the totals of some links.
-func (s *service) clicksOf(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
-) error {
-	query := parametersOf(r)
+func (s *service) clicksOf(c *call) (any, error) {
+	query := parametersOf(c.r)
 	text := query.text("alias")
 	named := strings.Split(text, ",")
 	if text == "" || len(text) > maxAliasesBytes || len(named) > maxAliases {
 		query.wrong("alias", fmt.Sprintf("alias must be 1 to %d aliases with commas between them, "+
 			"of at most %d bytes in all.", maxAliases, maxAliasesBytes))
 	}
-	if query.problem != nil {
-		return query.problem
+	if err := query.err(); err != nil {
+		return nil, err
 	}
-	links, err := s.readAll(ctx, who, named)
+	links, err := s.readAll(c.ctx, c.who, named)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	totals, err := s.LinkTotals.Totals(ctx, links)
+	totals, err := s.Clicks.Totals(c.ctx, links)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	type counted struct {
 		Alias  link.Alias  `json:"alias"`
@@ -51,11 +48,7 @@ func (s *service) clicksOf(
 	for i, l := range links {
 		items[i] = counted{l.Alias(), s.Rules.DomainName(l.Name.Domain()), viewTotal(totals[i])}
 	}
-	setHeaders(w, "application/json")
-	writeJSON(w, struct {
-		Items []counted `json:"items"`
-	}{items})
-	return nil
+	return list[counted]{items}, nil
 }
 
 // readAll returns the links that have these aliases, each link once, in the order of the aliases.

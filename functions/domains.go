@@ -1,10 +1,8 @@
 package functions
 
 import (
-	"context"
 	"net/http"
 
-	"tiney/internal/access"
 	"tiney/internal/link"
 )
 
@@ -34,21 +32,15 @@ func (s *service) domainOf(r *http.Request) link.Domain {
 }
 
 // listDomains handles GET /api/domains.
-func (s *service) listDomains(
-	_ context.Context, w http.ResponseWriter, _ *http.Request, _ access.Caller,
-) error {
+func (s *service) listDomains(*call) (any, error) {
 	type domain struct {
 		Domain  link.Domain `json:"domain"`
 		BaseURL string      `json:"baseUrl"`
 		Default bool        `json:"default"`
 	}
-	var items []domain
+	var all list[domain]
 	for d, base := range s.Rules.Bases() {
-		items = append(items, domain{base.Domain(), base.String(), d == ""})
+		all.Items = append(all.Items, domain{base.Domain(), base.String(), d == ""})
 	}
-	setHeaders(w, "application/json")
-	writeJSON(w, struct {
-		Items []domain `json:"items"`
-	}{items})
-	return nil
+	return all, nil
 }

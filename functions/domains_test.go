@@ -405,7 +405,7 @@ func TestRedirectsInAnyCase(t *testing.T) {
 }
 
 // hit is a store that has every link of go.example cached.
-type hit struct{ functions.Getter }
+type hit struct{ functions.Links }
 
 func (hit) Cached(_ context.Context, name link.Name, _ bool) (link.Link, bool) {
 	return link.Link{Name: "abc@go.example", LongURL: "https://example.com/"}, len(name) > 4
@@ -417,14 +417,7 @@ func TestADomainAllocatesItsName(t *testing.T) {
 	measure := func(name, host string) float64 {
 		r := newRig(t, withDomains, func(c *functions.Config) {
 			c.CountClicks = "off"
-			c.Links = struct {
-				hit
-				functions.Creator
-				functions.Reader
-				functions.Editor
-				functions.Lister
-				functions.Mover
-			}{}
+			c.Links = hit{}
 		})
 		req := httptest.NewRequest("GET", "/"+name, nil)
 		req.Host = host

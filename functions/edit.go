@@ -1,13 +1,10 @@
 package functions
 
 import (
-	"context"
-	"net/http"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"tiney/internal/access"
 	"tiney/internal/link"
 )
 
@@ -27,39 +24,34 @@ type editRequest struct {
 }
 
 // editLink handles PATCH /api/links/{alias}.
-func (s *service) editLink(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
-) error {
-	contentType := r.Header.Get("Content-Type")
-	if r.ContentLength != 0 && !isJSON(contentType, mergePatch, "application/json") {
-		return patchTypeProblem
+func (s *service) editLink(c *call) (any, error) {
+	contentType := c.r.Header.Get("Content-Type")
+	if c.r.ContentLength != 0 && !isJSON(contentType, mergePatch, "application/json") {
+		return nil, patchTypeProblem
 	}
-	body, err := readBody(w, r, maxBody)
+	body, err := c.read(maxBody)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	request, err := decode[editRequest](body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	patch, err := request.patch()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if _, err := ownerFor(who, patch.Owner); err != nil {
-		return err
+	if _, err := ownerFor(c.who, patch.Owner); err != nil {
+		return nil, err
 	}
 	now := s.Now()
-	l, err := s.changeLink(ctx, r, who, func(l link.Link) (link.Link, error) {
-		by := actor(who, l)
+	l, err := s.changeLink(c, func(l link.Link) (link.Link, error) {
+		by := actor(c.who, l)
 		// An admin who disables a link and gives it to somebody else takes it down.
-		by.Own = by.Own && (patch.Owner == nil || who.Is(*patch.Owner))
+		by.Own = by.Own && (patch.Owner == nil || c.who.Is(*patch.Owner))
 		return s.Rules.Edit(l, patch, by, now)
 	})
-	if err != nil {
-		return err
-	}
-	return s.respondLink(w, l)
+	return s.viewVersion(l), err
 }
 
 // patch returns the changes that the request asks for. A null removes the title, the tags or the

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"tiney/internal/access"
 	"tiney/internal/clicks"
 	"tiney/internal/formats"
 	"tiney/internal/link"
@@ -24,10 +23,8 @@ const exportChunk = 100
 const allOwners = "*"
 
 // export handles GET /api/export.
-func (s *service) export(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
-) error {
-	query := parametersOf(r)
+func (s *service) export(c *call) (any, error) {
+	query := parametersOf(c.r)
 	format := query.oneOf("format", string(formats.NDJSON), string(formats.CSV))
 	use := query.text("for")
 	if query.Has("for") && (use != "spreadsheet" || format != string(formats.CSV)) {
@@ -38,10 +35,9 @@ func (s *service) export(
 	all := named == allOwners
 	f := filter{export: "all"}
 	s.search(&query, &f)
-	var err error
 	if !all {
 		f.export = "owner" // not that of all, since an owner may be named allOwners
-		f.owner, err = query.owner(who)
+		f.owner = query.owner(c.who)
 	}
 	f.domain = s.domainFilter(&query)
 	if query.Has("state") {
@@ -54,28 +50,21 @@ func (s *service) export(
 	if !ok {
 		query.wrong("cursor", wrongCursor)
 	}
-	switch {
-	case all && !who.Admin:
-		return adminNeededProblem
-	case err != nil:
-		return err
-	case query.problem != nil:
-		return query.problem
+	if all && !c.who.Admin {
+		return nil, adminNeededProblem
 	}
-	links, totals, next, err := s.exportPage(ctx, f, all, after)
+	if err := query.err(); err != nil {
+		return nil, err
+	}
+	links, totals, next, err := s.exportPage(c.ctx, f, all, after)
 	if errors.Is(err, link.ErrPosition) { // the client made up the cursor
 		query.wrong("cursor", wrongCursor)
-		return query.problem
+		return nil, query.problem
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	contentType := "application/x-ndjson"
-	if format == string(formats.CSV) {
-		contentType = "text/csv; charset=utf-8"
-	}
-	setHeaders(w, contentType)
-	w.Header().Set("Content-Disposition", `attachment; filename="links.`+format+`"`)
+	more := ""
 	if next != "" {
 		query := url.Values{"format": {format}, "cursor": {f.cursor(next)}}
 		if named != "" {
@@ -94,27 +83,36 @@ func (s *service) export(
 			query.Set("state", f.state)
 		}
 		query["tag"] = f.tags
-		page := s.Rules.Base.String() + "/api/export?" + query.Encode()
-		w.Header().Set("Link", "<"+page+`>; rel="next"`)
+		more = s.Rules.Base.String() + "/api/export?" + query.Encode()
 	}
-	out := formats.NewWriter(w, formats.Format(format), s.Rules)
-	out.ForSpreadsheet = use != ""
-	for i, l := range links {
-		if err := out.Write(formats.Record{Link: l, Total: totals[i]}); err != nil {
-			return nil // the client has disconnected
+	return written(func(w http.ResponseWriter, _ *http.Request) {
+		contentType := "application/x-ndjson"
+		if format == string(formats.CSV) {
+			contentType = "text/csv; charset=utf-8"
 		}
-	}
-	_ = out.Flush()
-	return nil
+		setHeaders(w, contentType)
+		w.Header().Set("Content-Disposition", `attachment; filename="links.`+format+`"`)
+		if more != "" {
+			w.Header().Set("Link", "<"+more+`>; rel="next"`)
+		}
+		out := formats.NewWriter(w, formats.Format(format), s.Rules)
+		out.ForSpreadsheet = use != ""
+		for i, l := range links {
+			if err := out.Write(formats.Record{Link: l, Total: totals[i]}); err != nil {
+				return // the client has disconnected
+			}
+		}
+		_ = out.Flush()
+	}), nil
 }
 
 // exportPage returns a page of the links of a filter, or of those of all owners that the filter
 // would have, and their totals. It leaves out deleted links. It reads a chunk of links and their
 // totals at a time, and no further chunk after half of the request's time. If the totals of a
 // further chunk cannot be read, the page ends before that chunk.
-func (s *service) exportPage(ctx context.Context, f filter, all bool, after string) (
-	links []link.Link, totals []clicks.Total, next string, err error,
-) {
+func (s *service) exportPage(
+	ctx context.Context, f filter, all bool, after string,
+) (links []link.Link, totals []clicks.Total, next string, err error) {
 	kept := f.keep(s.Now())
 	list := func(after string, limit int) ([]link.Link, string, error) {
 		if a, ok := s.Rules.NameOf(f.q); ok {
@@ -134,7 +132,7 @@ func (s *service) exportPage(ctx context.Context, f filter, all bool, after stri
 		chunk, end, err := list(next, min(exportChunk, maxExport-len(links)))
 		var counted []clicks.Total
 		if err == nil {
-			counted, err = s.LinkTotals.Totals(ctx, chunk)
+			counted, err = s.Clicks.Totals(ctx, chunk)
 		}
 		if errors.Is(err, link.ErrUnavailable) && next != after {
 			break

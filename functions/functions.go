@@ -4,6 +4,7 @@
 package functions
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -62,20 +63,10 @@ type Settings struct {
 
 // Stores keep what the functions read and write.
 type Stores struct {
-	Links interface {
-		Creator
-		Getter
-		Reader
-		Editor
-		Lister
-		Mover
-	}
-	Keys       Keys
-	Blocked    BlockChecker
-	Blocklist  Blocklist
-	Clicks     Clicks
-	LinkTotals LinkTotals
-	Statistics Statistics
+	Links   Links
+	Keys    Keys
+	Blocked Blocked
+	Clicks  Clicks
 }
 
 // Infrastructure is everything else.
@@ -108,7 +99,7 @@ type service struct {
 	tools           func() http.Handler        // of MCP
 
 	limits  *limits
-	large   few           // calls that take megabytes
+	large   largeCalls
 	drawing chan struct{} // a semaphore; limits how many QR codes are drawn at once
 	checks  checks
 
@@ -128,7 +119,7 @@ func New(c Config) http.Handler {
 		document: newDocument(c.Rules.Base, c.Version),
 		limits: &limits{
 			Limits: access.NewLimits(c.Rates, c.Now), addresses: c.Addresses, log: c.Log},
-		large:   few{owners: map[string]bool{}},
+		large:   largeCalls{owners: map[string]bool{}},
 		drawing: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
 	// Make the home page once: the Functions host requests it every 25 ms while it waits for the
@@ -169,12 +160,12 @@ func (s *service) all() []route {
 		{function: "redirect", pattern: "GET /favicon.ico", serve: favicon},
 		{function: "redirect", pattern: "GET /robots.txt", serve: robots},
 		{function: "with-path", pattern: "GET /{alias}/{rest...}", serve: s.redirect},
-		{function: "manage", pattern: "GET /manage/{path...}", serve: s.manage},
+		{function: "manage", pattern: "GET /manage/{path...}", serve: s.manage, limit: waitTime},
 		{function: "reaper", pattern: "POST /reaper", serve: s.reap, timer: true},
 		{function: "health", pattern: "GET /api/health", serve: s.health},
 		{function: "ready", pattern: "GET /api/ready", serve: s.ready},
 		{function: "shorten", pattern: "POST /api/shorten",
-			serve: s.counted(s.limited(access.LimitShorten, s.shorten))},
+			serve: s.counted(s.limited(access.LimitShorten, s.shorten)), limit: waitTime},
 		{function: webAPI, pattern: "/api/{path...}", serve: notFound},
 	}
 	for _, to := range []route{
@@ -208,15 +199,16 @@ func (s *service) all() []route {
 		{pattern: "GET /api/openapi.json", serve: s.anyone(s.openAPI)},
 		{pattern: "POST /api/mcp", serve: mcp},
 	} {
-		to.function = webAPI
+		to.function, to.limit = webAPI, cmp.Or(to.limit, waitTime)
 		routes = append(routes, to)
 	}
 	return routes
 }
 
 // handlerFunc is one function. It responds, or returns an error before it has written anything. ctx
-// is the context of the request and of its operation. It is passed beside the request, because
-// changing a request's context copies the request.
+// is the context of the operation, and ends when the limit of the route is over. It is passed
+// beside the request, because changing a request's context copies the request. Most functions of
+// the API are an apiFunc instead.
 type handlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request) error
 
 func notFound(context.Context, http.ResponseWriter, *http.Request) error {

@@ -103,8 +103,8 @@ func newRigOn(t testing.TB, store func(*storage.Config), change ...func(*functio
 			SiteName: "tiney",
 		},
 		Stores: functions.Stores{
-			Links: r.fake, Keys: r.fake.Keys, Blocked: r.fake.Blocked, Blocklist: r.fake.Blocked,
-			Clicks: &r.clicks, LinkTotals: &r.clicks, Statistics: &r.clicks,
+			Links: r.fake, Keys: r.fake.Keys, Blocked: r.fake.Blocked,
+			Clicks: &r.clicks,
 		},
 		Infrastructure: functions.Infrastructure{
 			Version: "v1.2.3", Callers: callers, Tables: r.fake, Lock: r.lock,

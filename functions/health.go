@@ -9,8 +9,7 @@ import (
 // health handles GET /api/health: the process runs. It makes no storage call, so that the platform
 // does not end instances that still serve from their cache while storage is down.
 func (s *service) health(_ context.Context, w http.ResponseWriter, _ *http.Request) error {
-	setHeaders(w, "application/json")
-	writeJSON(w, struct {
+	writeJSON(w, http.StatusOK, struct {
 		Status    string `json:"status"`
 		Timestamp string `json:"timestamp"`
 		Version   string `json:"version"`

@@ -87,6 +87,8 @@ func (s *service) shortenForm(ctx context.Context, w http.ResponseWriter, r *htt
 	var created bool
 	d := s.domainOf(r)
 	site := s.siteOf(d)
+	ctx, cancel := within(ctx, waitTime)
+	defer cancel()
 	// The limit comes after the form is read, so that the page can show the form again.
 	if err = s.limits.take(access.LimitShorten, r); err == nil {
 		l, created, err = s.createFromForm(ctx, d, f)
@@ -187,9 +189,9 @@ func (s *service) siteOf(d link.Domain) pages.Site {
 	return site
 }
 
-func (s *service) createFromForm(ctx context.Context, d link.Domain, f pages.Form) (
-	l link.Link, created bool, err error,
-) {
+func (s *service) createFromForm(
+	ctx context.Context, d link.Domain, f pages.Form,
+) (l link.Link, created bool, err error) {
 	if s.OwnersOnly {
 		return l, false, noCredentialsProblem
 	}

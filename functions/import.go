@@ -22,73 +22,68 @@ const (
 )
 
 // importLinks handles POST /api/import.
-func (s *service) importLinks(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
-) error {
-	query := parametersOf(r)
+func (s *service) importLinks(c *call) (any, error) {
+	query := parametersOf(c.r)
 	format := formats.Format(query.oneOf("format", append(formatNames(), auto)...))
 	d := s.domainFilter(&query)
 	if d != nil && !s.Rules.Has(*d) {
 		query.wrong("domain", s.Rules.DomainAdvice())
 	}
 	dryRun := query.oneOf("dryRun", "false", "true") == "true"
-	owner, err := query.owner(who)
-	switch {
-	case err != nil:
-		return err
-	case query.problem != nil:
-		return query.problem
+	owner := query.owner(c.who)
+	if err := query.err(); err != nil {
+		return nil, err
 	}
-	body, leave, err := s.large.read(w, r, maxImportBytes, who)
+	body, leave, err := s.large.read(c, maxImportBytes)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer leave()
 	var records []formats.Record
-	var file io.Reader = &timedReader{ctx, &body}
+	var file io.Reader = &timedReader{c.ctx, &body}
 	if format == auto {
 		if format, file, err = formats.Guess(file); err != nil {
-			return badRequest("file", "The format cannot be guessed", err.Error(), "format")
+			return nil, badRequest("file", "The format cannot be guessed", err.Error(), "format")
 		}
 	}
 	for record, err := range formats.Read(file, format) {
-		if err != nil && ctx.Err() != nil {
-			return errManyTime
+		if err != nil && c.ctx.Err() != nil {
+			return nil, errManyTime
 		}
 		if err != nil {
-			return badRequest("file", "This file cannot be read", err.Error(), "")
+			return nil, badRequest("file", "This file cannot be read", err.Error(), "")
 		}
 		if records = append(records, record); len(records) > maxImport {
 			detail := fmt.Sprintf(
 				"One import may have at most %d links. Send the rest in further ones.", maxImport)
-			return badRequest("file", "Too many lines", detail, "")
+			return nil, badRequest("file", "Too many lines", detail, "")
 		}
 	}
 	in := formats.Import{
-		Links:      &probing{s.Links, s.limits, who},
+		Links:      &probing{s.Links, s.limits, c.who},
 		Rules:      s.Rules,
 		Format:     format,
 		Domain:     d,
 		Owner:      owner,
-		KeepOwners: who.Admin && format.Own() && query.Get("owner") == "",
+		KeepOwners: c.who.Admin && format.Own() && query.Get("owner") == "",
 		DryRun:     dryRun,
-		Admin:      who.Admin,
+		Admin:      c.who.Admin,
 	}
-	results := make([]importResult, len(records))
+	all := make([]importResult, len(records))
 	made := 0
 	var unavailable error
-	for i, done := range in.Add(ctx, records, s.Now()) {
-		results[i] = importResult{Line: done.Line, Alias: done.Alias,
+	for i, done := range in.Add(c.ctx, records, s.Now()) {
+		all[i] = importResult{Line: done.Line, Alias: done.Alias,
 			Domain: s.Rules.DomainName(done.Domain), Status: http.StatusOK}
 		switch {
 		case done.Err != nil:
-			results[i].Problem = importProblem(done.Err)
-			results[i].Status = results[i].Problem.Status
+			all[i].Problem = importProblem(done.Err)
+			all[i].Status = all[i].Problem.Status
 			if errors.Is(done.Err, link.ErrUnavailable) {
 				unavailable = done.Err
 			}
 		case done.Created:
-			results[i].Status = http.StatusCreated
+			all[i].Status = http.StatusCreated
 			made++
 		}
 	}
@@ -98,12 +93,10 @@ func (s *service) importLinks(
 	if made > 0 && !dryRun {
 		s.Clicks.Created(made)
 	}
-	setHeaders(w, "application/json")
-	writeJSON(w, struct {
-		Format  formats.Format `json:"format"`
-		Results []importResult `json:"results"`
-	}{format, results})
-	return nil
+	return struct {
+		Format formats.Format `json:"format"`
+		results[importResult]
+	}{format, results[importResult]{all}}, nil
 }
 
 // importResult is the outcome of one record.

@@ -53,11 +53,7 @@ func receive(
 			return codingProblem
 		}
 	}
-	begun := time.Now()
 	err := read(http.MaxBytesReader(w, r.Body, most))
-	if w, ok := w.(*statusWriter); ok {
-		w.waiting.putOff(time.Since(begun))
-	}
 	var tooLarge *http.MaxBytesError
 	switch {
 	case err == nil, err == io.EOF:
@@ -73,14 +69,6 @@ func receive(
 		"The body ended before it was complete. Send the request again.", "")
 }
 
-// readJSON is readBody, and refuses a body whose Content-Type is not JSON.
-func readJSON(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
-	if err := wantJSON(r); err != nil {
-		return nil, err
-	}
-	return readBody(w, r, most)
-}
-
 func tooLargeProblem(most int64) *problem {
 	return newProblem(http.StatusRequestEntityTooLarge, "body-too-large",
 		"The body is too large", fmt.Sprintf("The body may have at most %d bytes.", most))
@@ -93,15 +81,6 @@ func wantJSON(r *http.Request) error {
 		return mediaTypeProblem
 	}
 	return nil
-}
-
-// decodeJSON is readJSON and decode.
-func decodeJSON[T any](w http.ResponseWriter, r *http.Request, most int64) (v T, err error) {
-	body, err := readJSON(w, r, most)
-	if err != nil {
-		return v, err
-	}
-	return decode[T](body)
 }
 
 // decode decodes one JSON object. It refuses invalid UTF-8, and names that are unknown, repeated or
@@ -269,9 +248,11 @@ func (o *optional[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 // jsonOptions are the options for responses.
 var jsonOptions = json.JoinOptions(jsontext.AllowInvalidUTF8(true), json.Deterministic(true))
 
-// writeJSON writes v as one line of JSON. JSON must be able to represent v. It ignores errors: they
-// mean that the client has disconnected.
-func writeJSON(w io.Writer, v any) {
+// writeJSON responds with v as one line of JSON. JSON must be able to represent v. It ignores
+// errors: they mean that the client has disconnected.
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	setHeaders(w, "application/json")
+	w.WriteHeader(status)
 	if json.MarshalWrite(w, v, jsonOptions) == nil {
 		_, _ = io.WriteString(w, "\n")
 	}

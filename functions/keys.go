@@ -1,9 +1,7 @@
 package functions
 
 import (
-	"context"
 	"errors"
-	"net/http"
 	"time"
 
 	"tiney/internal/access"
@@ -49,70 +47,46 @@ func viewKey(k access.Key) keyView {
 }
 
 // createKey handles POST /api/keys.
-func (s *service) createKey(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
-) error {
-	body, err := decodeJSON[keyRequest](w, r, maxBody)
+func (s *service) createKey(c *call) (any, error) {
+	body, err := decodeJSON[keyRequest](c, maxBody)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	body.Access = link.LowerASCII(body.Access)
 	if body.Access != "" && body.Access != accessWrite && body.Access != accessRead {
-		return fieldProblem("access", "access must be write (default) or read.")
+		return nil, fieldProblem("access", "access must be write (default) or read.")
 	}
-	owner, err := ownerFor(who, body.Owner)
+	owner, err := ownerFor(c.who, body.Owner)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	secret, k, err := access.MakeKey(s.Random, who, owner, body.Name, body.ExpiresAt, s.Now())
+	secret, k, err := access.MakeKey(s.Random, c.who, owner, body.Name, body.ExpiresAt, s.Now())
 	var invalid *access.InvalidKeyError
 	if errors.As(err, &invalid) {
-		return fieldProblem(invalid.Field, invalid.Detail)
+		return nil, fieldProblem(invalid.Field, invalid.Detail)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	k.ReadOnly = body.Access == accessRead
-	if err := s.Keys.Create(ctx, k); err != nil {
-		return err
+	if err := s.Keys.Create(c.ctx, k); err != nil {
+		return nil, err
 	}
-	setHeaders(w, "application/json")
-	w.WriteHeader(http.StatusCreated)
-	writeJSON(w, struct {
+	return created{view: struct {
 		keyView
 		Key string `json:"key"` // no later response has it
-	}{viewKey(k), secret})
-	return nil
+	}{viewKey(k), secret}}, nil
 }
 
 // listKeys handles GET /api/keys.
-func (s *service) listKeys(
-	ctx context.Context, w http.ResponseWriter, _ *http.Request, who access.Caller,
-) error {
-	found, err := s.Keys.List(ctx, managedOwners(who))
-	if err != nil {
-		return err
-	}
-	items := make([]keyView, len(found))
-	for i, k := range found {
-		items[i] = viewKey(k)
-	}
-	setHeaders(w, "application/json")
-	writeJSON(w, struct {
-		Items []keyView `json:"items"`
-	}{items})
-	return nil
+func (s *service) listKeys(c *call) (any, error) {
+	found, err := s.Keys.List(c.ctx, managedOwners(c.who))
+	return listOf(found, viewKey), err
 }
 
 // revokeKey handles DELETE /api/keys/{id}.
-func (s *service) revokeKey(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
-) error {
-	if err := s.Keys.Revoke(ctx, r.PathValue("id"), managedOwners(who)); err != nil {
-		return err
-	}
-	noContent(w)
-	return nil
+func (s *service) revokeKey(c *call) (any, error) {
+	return nil, s.Keys.Revoke(c.ctx, c.r.PathValue("id"), managedOwners(c.who))
 }
 
 // managedOwners returns the owners whose keys a caller manages: the caller and the caller's groups.

@@ -58,12 +58,24 @@ func (s *service) viewLink(l link.Link) linkView {
 	}
 }
 
-// respondLink responds with a link and its ETag.
-func (s *service) respondLink(w http.ResponseWriter, l link.Link) error {
-	setHeaders(w, "application/json")
-	w.Header().Set("ETag", etagOf(l.Version))
-	writeJSON(w, s.viewLink(l))
-	return nil
+// versioned is a link with its ETag, which HTTP has as a header.
+type versioned struct {
+	ETag string `json:"etag"`
+	linkView
+}
+
+func (s *service) viewVersion(l link.Link) versioned {
+	return versioned{etagOf(l.Version), s.viewLink(l)}
+}
+
+func (v versioned) respond(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("ETag", v.ETag)
+	if (r.Method == http.MethodGet || r.Method == http.MethodHead) && notModified(r, v.ETag) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	writeJSON(w, http.StatusOK, v.linkView)
 }
 
 // nameIn returns the name of the link in a request's path.
@@ -102,27 +114,20 @@ func holds(claimHash string, l link.Link) bool {
 	return claimHash != "" && claimHash == l.ClaimHash
 }
 
-// permitted returns the link that a request's path names, if it is the caller's.
+// permitted returns the link that the path of a call names, if it is the caller's. read is
+// s.Links.Read or s.Links.History.
 func (s *service) permitted(
-	ctx context.Context, r *http.Request, who access.Caller,
+	c *call, read func(context.Context, link.Name) (link.Link, error),
 ) (link.Link, error) {
-	return s.permittedBy(ctx, r, who, s.Links.Read)
-}
-
-// permittedBy is permitted with another way to read the link.
-func (s *service) permittedBy(
-	ctx context.Context, r *http.Request, who access.Caller,
-	read func(context.Context, link.Name) (link.Link, error),
-) (link.Link, error) {
-	a, err := s.nameIn(r)
+	a, err := s.nameIn(c.r)
 	if err != nil {
 		return link.Link{}, err
 	}
-	l, err := read(ctx, a)
+	l, err := read(c.ctx, a)
 	if err == nil {
-		err = permit(who, l)
+		err = permit(c.who, l)
 	}
-	return l, hideDamage(who, err)
+	return l, hideDamage(c.who, err)
 }
 
 // hideDamage lets a damaged link be as if there were none, to owners: it has no owner any more.
@@ -134,21 +139,9 @@ func hideDamage(who access.Caller, err error) error {
 }
 
 // readLink handles GET /api/links/{alias}.
-func (s *service) readLink(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
-) error {
-	l, err := s.permitted(ctx, r, who)
-	if err != nil {
-		return err
-	}
-	if etag := etagOf(l.Version); notModified(r, etag) {
-		h := w.Header()
-		h.Set("Cache-Control", "no-store")
-		h.Set("ETag", etag)
-		w.WriteHeader(http.StatusNotModified)
-		return nil
-	}
-	return s.respondLink(w, l)
+func (s *service) readLink(c *call) (any, error) {
+	l, err := s.permitted(c, s.Links.Read)
+	return s.viewVersion(l), err
 }
 
 // changeView is one change of a link's history.
@@ -160,63 +153,41 @@ type changeView struct {
 }
 
 // linkHistory handles GET /api/links/{alias}/history.
-func (s *service) linkHistory(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
-) error {
-	l, err := s.permittedBy(ctx, r, who, s.Links.History)
-	if err != nil {
-		return err
-	}
-	items := make([]changeView, len(l.History))
-	for i, c := range l.History {
-		items[i] = changeView{formatTime(c.At), orNull(c.By), c.What, c.Before}
-	}
-	setHeaders(w, "application/json")
-	writeJSON(w, struct {
-		Items []changeView `json:"items"`
-	}{items})
-	return nil
+func (s *service) linkHistory(c *call) (any, error) {
+	l, err := s.permitted(c, s.Links.History)
+	return listOf(l.History, func(c link.Change) changeView {
+		return changeView{formatTime(c.At), orNull(c.By), c.What, c.Before}
+	}), err
 }
 
 // deleteLink handles DELETE /api/links/{alias}.
-func (s *service) deleteLink(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
-) error {
+func (s *service) deleteLink(c *call) (any, error) {
 	now := s.Now()
-	if _, err := s.changeLink(ctx, r, who, func(l link.Link) (link.Link, error) {
-		return l.Deleted(actor(who, l), now)
-	}); err != nil {
-		return err
-	}
-	noContent(w)
-	return nil
+	_, err := s.changeLink(c, func(l link.Link) (link.Link, error) {
+		return l.Deleted(actor(c.who, l), now)
+	})
+	return nil, err
 }
 
 // restoreLink handles POST /api/links/{alias}/restore.
-func (s *service) restoreLink(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
-) error {
+func (s *service) restoreLink(c *call) (any, error) {
 	now := s.Now()
-	l, err := s.changeLink(ctx, r, who, func(l link.Link) (link.Link, error) {
-		return l.Restored(actor(who, l), s.DeletedKeep, now)
+	l, err := s.changeLink(c, func(l link.Link) (link.Link, error) {
+		return l.Restored(actor(c.who, l), s.DeletedKeep, now)
 	})
-	if err != nil {
-		return err
-	}
-	return s.respondLink(w, l)
+	return s.viewVersion(l), err
 }
 
-// changeLink changes the link that a request's path names, if it is the caller's and matches
+// changeLink changes the link that the path of a call names, if it is the caller's and matches
 // If-Match. It returns the link as it is now.
 func (s *service) changeLink(
-	ctx context.Context, r *http.Request, who access.Caller,
-	change func(link.Link) (link.Link, error),
+	c *call, change func(link.Link) (link.Link, error),
 ) (link.Link, error) {
-	a, err := s.nameIn(r)
+	a, err := s.nameIn(c.r)
 	if err != nil {
 		return link.Link{}, err
 	}
-	lines := r.Header.Values("If-Match")
+	lines := c.r.Header.Values("If-Match")
 	expected := etags{any: true}
 	if lines != nil {
 		if expected, err = parseETags(lines); err != nil {
@@ -224,9 +195,9 @@ func (s *service) changeLink(
 		}
 	}
 	wrote := false
-	l, err := s.Links.Edit(ctx, a, lines != nil, func(l link.Link) (link.Link, error) {
+	l, err := s.Links.Edit(c.ctx, a, lines != nil, func(l link.Link) (link.Link, error) {
 		wrote = false
-		if err := permit(who, l); err != nil {
+		if err := permit(c.who, l); err != nil {
 			return l, err
 		}
 		if !expected.match(etagOf(l.Version)) {
@@ -242,5 +213,5 @@ func (s *service) changeLink(
 	if err == nil && wrote {
 		s.Metrics.LinkEdited.Add(1)
 	}
-	return l, hideDamage(who, err)
+	return l, hideDamage(c.who, err)
 }

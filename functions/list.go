@@ -6,12 +6,10 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
 
-	"tiney/internal/access"
 	"tiney/internal/link"
 )
 
@@ -34,12 +32,9 @@ type filter struct {
 }
 
 // listLinks handles GET /api/links.
-func (s *service) listLinks(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
-) error {
-	query := parametersOf(r)
-	owner, err := query.owner(who)
-	f := filter{owner: owner, domain: s.domainFilter(&query)}
+func (s *service) listLinks(c *call) (any, error) {
+	query := parametersOf(c.r)
+	f := filter{owner: query.owner(c.who), domain: s.domainFilter(&query)}
 	s.search(&query, &f)
 	if query.Has("state") {
 		f.state = query.oneOf("state", stateLive,
@@ -51,31 +46,31 @@ func (s *service) listLinks(
 	if !ok {
 		query.wrong("cursor", wrongCursor)
 	}
-	switch {
-	case err != nil:
-		return err
-	case query.problem != nil:
-		return query.problem
+	if err := query.err(); err != nil {
+		return nil, err
 	}
-	var found []link.Link
-	var next string
-	searched := 0
+	var (
+		found    []link.Link
+		next     string
+		searched int
+		err      error
+	)
 	if a, ok := s.Rules.NameOf(f.q); ok {
-		found, err = s.listAlias(ctx, a, f, false)
+		found, err = s.listAlias(c.ctx, a, f, false)
 		searched = len(found)
 	} else {
 		keep := f.keep(s.Now())
-		found, next, err = s.Links.List(ctx, f.owner, after, limit, func(l link.Link) bool {
+		found, next, err = s.Links.List(c.ctx, f.owner, after, limit, func(l link.Link) bool {
 			searched++
 			return keep(l)
 		})
 	}
 	if errors.Is(err, link.ErrPosition) { // the client made up the cursor
 		query.wrong("cursor", wrongCursor)
-		return query.problem
+		return nil, query.problem
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	page := struct {
 		Items    []linkView `json:"items"`
@@ -86,11 +81,11 @@ func (s *service) listLinks(
 		page.Items[i] = s.viewLink(l)
 	}
 	if withClicks {
-		ctx, cancel := context.WithTimeout(ctx, totalsTime)
-		totals, err := s.LinkTotals.Totals(ctx, found)
+		ctx, cancel := context.WithTimeout(c.ctx, totalsTime)
+		totals, err := s.Clicks.Totals(ctx, found)
 		cancel()
 		if err != nil && !errors.Is(err, link.ErrUnavailable) {
-			return err
+			return nil, err
 		}
 		for i := range page.Items {
 			page.Items[i].clicksView = new(clicksView)
@@ -102,9 +97,7 @@ func (s *service) listLinks(
 	if next != "" {
 		page.Next = new(f.cursor(next))
 	}
-	setHeaders(w, "application/json")
-	writeJSON(w, page)
-	return nil
+	return page, nil
 }
 
 // domainFilter returns the domain that a list is to be limited to; nil if there is none. The
@@ -122,9 +115,9 @@ func (s *service) domainFilter(query *parameters) *link.Domain {
 }
 
 // listAlias returns the link with this name, or none if f excludes it. all: it may be any owner's.
-func (s *service) listAlias(ctx context.Context, a link.Name, f filter, all bool) (
-	[]link.Link, error,
-) {
+func (s *service) listAlias(
+	ctx context.Context, a link.Name, f filter, all bool,
+) ([]link.Link, error) {
 	l, err := s.Links.Read(ctx, a)
 	switch {
 	case errors.Is(err, link.ErrNotFound), errors.Is(err, link.ErrDamaged):

@@ -23,14 +23,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"tiney/internal/access"
 	"tiney/internal/telemetry"
 )
 
 // tool is an operation of the API that assistants may call.
 type tool struct {
 	operation   string // its operationId in openapi.json, and its name
-	serve       func(*service) callerFunc
+	serve       func(*service, *call) (any, error)
 	readOnly    bool
 	destructive bool // what it replaces or deletes may be lost
 
@@ -46,20 +45,14 @@ type argument struct {
 }
 
 var tools = []tool{
-	{operation: "shorten", serve: func(s *service) callerFunc { return s.shorten }},
-	{operation: "listLinks", serve: func(s *service) callerFunc { return s.listLinks },
-		readOnly: true},
-	{operation: "getLink", serve: func(s *service) callerFunc { return s.readLink },
-		readOnly: true},
-	{operation: "editLink", serve: func(s *service) callerFunc { return s.editLink },
-		destructive: true},
-	{operation: "deleteLink", serve: func(s *service) callerFunc { return s.deleteLink },
-		destructive: true},
-	{operation: "restoreLink", serve: func(s *service) callerFunc { return s.restoreLink }},
-	{operation: "getLinkStatistics", serve: func(s *service) callerFunc { return s.linkStats },
-		readOnly: true},
-	{operation: "getTopLinks", serve: func(s *service) callerFunc { return s.topLinks },
-		readOnly: true},
+	{operation: "shorten", serve: (*service).shorten},
+	{operation: "listLinks", serve: (*service).listLinks, readOnly: true},
+	{operation: "getLink", serve: (*service).readLink, readOnly: true},
+	{operation: "editLink", serve: (*service).editLink, destructive: true},
+	{operation: "deleteLink", serve: (*service).deleteLink, destructive: true},
+	{operation: "restoreLink", serve: (*service).restoreLink},
+	{operation: "getLinkStatistics", serve: (*service).linkStats, readOnly: true},
+	{operation: "getTopLinks", serve: (*service).topLinks, readOnly: true},
 }
 
 // The revisions of the protocol that are served, newest first.
@@ -68,47 +61,44 @@ var mcpRevisions = []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-2
 // serveMCP handles POST /api/mcp, the Model Context Protocol without sessions: each message has one
 // answer, and no answer stays open. What is refused before a message is read is a problem, and what
 // is wrong with a message is an error of JSON-RPC.
-func (s *service) serveMCP(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
-) error {
-	if err := needOwner(who); err != nil {
-		return err
+func (s *service) serveMCP(c *call) (any, error) {
+	if err := needOwner(c.who); err != nil {
+		return nil, err
 	}
 	// Browsers send an Origin with every POST. A web page of somebody else has no business here, even
 	// if it knows a key. Programs send none.
-	if origins := r.Header.Values("Origin"); len(origins) > 0 &&
+	if origins := c.r.Header.Values("Origin"); len(origins) > 0 &&
 		(len(origins) > 1 || !slices.Contains(s.Rules.Origins(), origins[0])) {
-		return foreignOriginProblem
+		return nil, foreignOriginProblem
 	}
-	if !acceptsJSON(r.Header.Values("Accept")) {
-		return notAcceptableProblem
+	if !acceptsJSON(c.r.Header.Values("Accept")) {
+		return nil, notAcceptableProblem
 	}
 	// The library refuses unknown newer revisions by an error that names those that are served.
-	v := r.Header.Get("Mcp-Protocol-Version")
+	v := c.r.Header.Get("Mcp-Protocol-Version")
 	if v != "" && v < mcpRevisions[0] && !slices.Contains(mcpRevisions, v) {
-		return badRequest("protocol-version", "Unknown revision of the protocol",
+		return nil, badRequest("protocol-version", "Unknown revision of the protocol",
 			"MCP-Protocol-Version may be "+strings.Join(mcpRevisions, ", ")+".", "")
 	}
-	body, err := readJSON(w, r, maxBody)
+	body, err := c.readJSON(maxBody)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	switch jsontext.Value(body).Kind() {
 	case '[':
-		return badRequest("body", "Invalid body",
+		return nil, badRequest("body", "Invalid body",
 			"Send one message in a request: batches are not supported.", "")
 	case '{':
 	default:
-		return notObjectProblem
+		return nil, notObjectProblem
 	}
 	m, refused := parseMessage(body)
 	if refused != nil {
-		refuse(w, m.ID, refused)
-		return nil
+		return refusalOf(m.ID, refused), nil
 	}
-	call := &toolCall{Context: ctx, who: who}
+	tool := &toolCall{call: c}
 	if m.Params != nil {
-		call.arguments, m.Params.Arguments = m.Params.Arguments, nil
+		tool.arguments, m.Params.Arguments = m.Params.Arguments, nil
 	}
 	// The library changes some ids, so it gets one of our own.
 	id, own := m.ID, []byte(strconv.Quote(rand.Text()))
@@ -116,41 +106,48 @@ func (s *service) serveMCP(
 		m.ID = own
 	}
 	if body, err = json.Marshal(m); err != nil {
-		return err
+		return nil, err
 	}
 	// The library gives up when its context ends. But a call that has no time left has a result.
-	inner := r.Clone(context.WithValue(context.WithoutCancel(ctx), callKey{}, call))
+	inner := c.r.Clone(context.WithValue(context.WithoutCancel(c.ctx), toolKey{}, tool))
 	inner.Body, inner.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	inner.Header.Set("Accept", "application/json, text/event-stream") // which the library demands
 	for _, secret := range []string{"Authorization", "X-Api-Key"} {
 		inner.Header.Del(secret)
 	}
-	response := newRecorder()
+	response := &recorder{header: http.Header{}, status: http.StatusOK}
 	s.tools().ServeHTTP(response, inner)
-	contentType, text := response.Header().Get("Content-Type"), response.body.Bytes()
+	contentType, text := response.header.Get("Content-Type"), response.body.Bytes()
 	switch {
 	case response.status >= 500, len(text) == 0 && response.status == http.StatusOK:
-		return fmt.Errorf("mcp: %d %s", response.status, text)
+		return nil, fmt.Errorf("mcp: %d %s", response.status, text)
 	case response.status >= 400 && !isJSON(contentType, "application/json"):
 		refused = rpcError(jsonrpc.CodeInvalidRequest, strings.TrimSpace(string(text)))
 		if bytes.HasPrefix(text, []byte("JSON RPC not handled: ")) {
 			refused = rpcError(jsonrpc.CodeMethodNotFound, "There is no such method.")
 		}
-		refuse(w, id, refused)
-		return nil
+		return refusalOf(id, refused), nil
 	case wrongType.Match(text):
-		refuse(w, id, rpcError(jsonrpc.CodeInvalidParams,
-			"A member of params has another type than this method takes."))
-		return nil
-	case len(text) == 0:
-		w.Header().Set("Cache-Control", "no-store")
-		w.WriteHeader(response.status)
-		return nil
+		return refusalOf(id, rpcError(jsonrpc.CodeInvalidParams,
+			"A member of params has another type than this method takes.")), nil
 	}
-	setHeaders(w, contentType)
-	w.WriteHeader(response.status)
-	_, _ = w.Write(bytes.ReplaceAll(text, own, id))
-	return nil
+	return answer{response.status, contentType, bytes.ReplaceAll(text, own, id)}, nil
+}
+
+// answer is the answer to a message. An empty one has no type.
+type answer struct {
+	status      int
+	contentType string
+	text        []byte
+}
+
+func (a answer) respond(w http.ResponseWriter, _ *http.Request) {
+	if len(a.text) > 0 {
+		setHeaders(w, a.contentType)
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(a.status)
+	_, _ = w.Write(a.text)
 }
 
 // wrongType matches the library's error if it cannot decode params into a type of Go.
@@ -218,15 +215,16 @@ func rpcError(code int64, message string) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: code, Message: message}
 }
 
-// refuse responds with an error to the message that has the id; nil: it is not known.
-func refuse(w http.ResponseWriter, id jsontext.Value, err *jsonrpc.Error) {
-	setHeaders(w, "application/json")
+// refusalOf returns an error as the answer to the message that has the id. Without an id, it is not
+// known.
+func refusalOf(id jsontext.Value, err *jsonrpc.Error) answer {
+	status := http.StatusOK
 	if len(id) == 0 || id.Kind() == 'n' {
-		id = jsontext.Value("null")
-		w.WriteHeader(http.StatusBadRequest)
+		id, status = jsontext.Value("null"), http.StatusBadRequest
 	}
 	text, _ := json.Marshal(err.Message, jsonOptions)
-	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, id, err.Code, text)
+	return answer{status, "application/json", fmt.Appendf(nil,
+		`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, id, err.Code, text)}
 }
 
 // acceptsJSON reports whether lines of Accept let a response be JSON. None let it be anything.
@@ -244,13 +242,12 @@ func acceptsJSON(accept []string) bool {
 
 // toolCall is what the library does not pass on to a tool.
 type toolCall struct {
-	context.Context // of the request
-	who             access.Caller
-	arguments       jsontext.Value
+	*call     // that has the message
+	arguments jsontext.Value
 }
 
-// callKey is the key of the *toolCall in the context of a message.
-type callKey struct{}
+// toolKey is the key of the *toolCall in the context of a message.
+type toolKey struct{}
 
 // newTools returns a function that returns the library's handler with all tools. It makes them at
 // the first call, since parsing the API's description takes milliseconds and few processes need it.
@@ -264,9 +261,10 @@ func (s *service) newTools() func() http.Handler {
 		document := newDescription(text)
 		for _, t := range tools {
 			described := document.tool(&t)
-			server.AddTool(described, func(ctx context.Context, _ *mcp.CallToolRequest) (
-				*mcp.CallToolResult, error) {
-				return s.call(&t, ctx.Value(callKey{}).(*toolCall)), nil
+			server.AddTool(described, func(
+				ctx context.Context, _ *mcp.CallToolRequest,
+			) (*mcp.CallToolResult, error) {
+				return s.use(&t, ctx.Value(toolKey{}).(*toolCall)), nil
 			})
 		}
 		return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
@@ -276,9 +274,9 @@ func (s *service) newTools() func() http.Handler {
 	})
 }
 
-// call calls the function of a tool as a request would, without credentials and limits, which the
+// use calls the function of a tool as a request would, without credentials and limits, which the
 // message itself had. Arguments are values: none of them can be another path.
-func (s *service) call(t *tool, c *toolCall) (result *mcp.CallToolResult) {
+func (s *service) use(t *tool, c *toolCall) (result *mcp.CallToolResult) {
 	log := s.Log.With("function", "mcp")
 	defer func() {
 		if p := recover(); p != nil {
@@ -286,30 +284,31 @@ func (s *service) call(t *tool, c *toolCall) (result *mcp.CallToolResult) {
 			result = refusal(internalProblem)
 		}
 	}()
-	w := newRecorder()
-	r, err := t.request(c, c.arguments)
+	r, err := t.request(c.arguments)
 	if err == nil && c.who.ReadOnly && !t.readOnly {
 		err = readOnlyProblem
 	}
+	var view any
 	if err == nil {
-		err = t.serve(s)(c, w, r, c.who)
+		inner := &call{ctx: c.ctx, r: r, who: c.who}
+		defer inner.end()
+		view, err = t.serve(s, inner)
 	}
-	if err != nil {
+	if is, ok := view.(created); ok {
+		view = is.view
+	}
+	switch {
+	case err != nil:
 		p := problemOf(err)
 		if p == notFoundProblem {
 			p = s.notFound()
 		}
 		logProblem(log, p, err)
 		return refusal(p)
-	}
-	if w.body.Len() == 0 {
+	case view == nil:
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "Done."}}}
 	}
-	text := bytes.TrimSpace(w.body.Bytes())
-	if etag := w.Header().Get("ETag"); etag != "" {
-		quoted, _ := json.Marshal(etag)
-		text = slices.Concat([]byte(`{"etag":`), quoted, []byte(","), text[1:])
-	}
+	text, _ := json.Marshal(view, jsonOptions)
 	return &mcp.CallToolResult{StructuredContent: jsontext.Value(text),
 		Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}}
 }
@@ -323,13 +322,12 @@ func refusal(p *problem) *mcp.CallToolResult {
 
 // request returns the request that a call stands for. The arguments are valid JSON. The error is a
 // problem.
-func (t *tool) request(ctx context.Context, arguments jsontext.Value) (*http.Request, error) {
+func (t *tool) request(arguments jsontext.Value) (*http.Request, error) {
 	if kind := arguments.Kind(); kind != '{' && kind != 'n' && len(arguments) > 0 {
 		return nil, badRequest("body", "Invalid arguments",
 			"The arguments must be one JSON object, and not in a string.", "")
 	}
-	r := (&http.Request{Method: t.method, URL: &url.URL{}, Header: http.Header{},
-		Body: http.NoBody}).WithContext(ctx)
+	r := &http.Request{Method: t.method, URL: &url.URL{}, Header: http.Header{}, Body: http.NoBody}
 	query, body := url.Values{}, []byte{}
 	d := jsontext.NewDecoder(bytes.NewReader(arguments), jsontext.AllowDuplicateNames(true))
 	_, _ = d.ReadToken()
@@ -436,15 +434,11 @@ func (a argument) texts(name string, value jsontext.Value) (all []string, err er
 	}
 }
 
-// recorder keeps a response.
+// recorder keeps a response of the library.
 type recorder struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
-}
-
-func newRecorder() *recorder {
-	return &recorder{header: http.Header{}, status: http.StatusOK}
 }
 
 func (w *recorder) Header() http.Header         { return w.header }

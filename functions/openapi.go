@@ -1,7 +1,6 @@
 package functions
 
 import (
-	"context"
 	_ "embed"
 	"io"
 	"net/http"
@@ -9,7 +8,6 @@ import (
 	"strings"
 	"sync"
 
-	"tiney/internal/access"
 	"tiney/internal/link"
 )
 
@@ -30,20 +28,19 @@ func newDocument(base link.Base, version string) func() (text, etag string) {
 }
 
 // openAPI handles GET /api/openapi.json.
-func (s *service) openAPI(
-	_ context.Context, w http.ResponseWriter, r *http.Request, _ access.Caller,
-) error {
+func (s *service) openAPI(*call) (any, error) {
 	text, etag := s.document()
-	setHeaders(w, "application/json")
-	h := w.Header()
-	h.Set("ETag", etag)
-	h.Set("Cache-Control", "public, max-age=300") // seconds; the next version may change it
-	if notModified(r, etag) {
-		h.Del("Content-Type")
-		w.WriteHeader(http.StatusNotModified)
-		return nil
-	}
-	h.Set("Content-Length", strconv.Itoa(len(text)))
-	_, _ = io.WriteString(w, text)
-	return nil
+	return written(func(w http.ResponseWriter, r *http.Request) {
+		setHeaders(w, "application/json")
+		h := w.Header()
+		h.Set("ETag", etag)
+		h.Set("Cache-Control", "public, max-age=300") // seconds; the next version may change it
+		if notModified(r, etag) {
+			h.Del("Content-Type")
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		h.Set("Content-Length", strconv.Itoa(len(text)))
+		_, _ = io.WriteString(w, text)
+	}), nil
 }

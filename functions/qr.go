@@ -41,8 +41,8 @@ func (s *service) qr(ctx context.Context, w http.ResponseWriter, r *http.Request
 	size := query.integer("size", 300, 64, 2000)
 	margin := query.integer("margin", 4, 0, 16)
 	level := query.oneOf("level", "M", "L", "Q", "H")
-	if query.problem != nil {
-		return query.problem
+	if err := query.err(); err != nil {
+		return err
 	}
 	contentType, draw := "image/svg+xml", svgOf
 	if format == "png" {

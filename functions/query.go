@@ -16,10 +16,12 @@ import (
 	"tiney/internal/link"
 )
 
-// parameters are the parameters of a query. problem is about the first that is wrong.
+// parameters are the parameters of a query. problem is about the first that is wrong. refused is
+// why the caller may not name the owner.
 type parameters struct {
 	url.Values
 	problem *problem
+	refused error
 }
 
 // parametersOf returns the parameters of a request. Unknown ones are ignored.
@@ -31,6 +33,14 @@ func parametersOf(r *http.Request) parameters {
 			"The query is not valid: check its percent-encoding, and separate parameters by &.")
 	}
 	return p
+}
+
+// err returns why the parameters are refused, or nil.
+func (p *parameters) err() error {
+	if p.refused != nil || p.problem == nil {
+		return p.refused
+	}
+	return p.problem
 }
 
 func (p *parameters) wrong(name, detail string) {
@@ -97,18 +107,19 @@ func (s *service) search(p *parameters, f *filter) {
 }
 
 // owner returns the owner that a query names, or the caller. See ownerFor.
-func (p *parameters) owner(who access.Caller) (string, error) {
+func (p *parameters) owner(who access.Caller) string {
 	text := p.text("owner")
 	if text == "" {
-		return who.Owner, nil
+		return who.Owner
 	}
 	owner, err := ownerFor(who, &text)
 	var invalid *link.InvalidError
 	if errors.As(err, &invalid) {
 		p.wrong("owner", invalid.Detail)
-		err = nil
+	} else {
+		p.refused = err
 	}
-	return owner, err
+	return owner
 }
 
 func (p *parameters) integer(name string, byDefault, low, high int) int {

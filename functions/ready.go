@@ -59,12 +59,12 @@ func (s *service) ready(ctx context.Context, w http.ResponseWriter, _ *http.Requ
 	if s.Memory {
 		is.Storage = "memory"
 	}
-	setHeaders(w, "application/json")
+	status := http.StatusOK
 	if is.Status == "unavailable" {
 		w.Header().Set("Retry-After", unavailableProblem.header.Get("Retry-After"))
-		w.WriteHeader(http.StatusServiceUnavailable)
+		status = http.StatusServiceUnavailable
 	}
-	writeJSON(w, is)
+	writeJSON(w, status, is)
 	return nil
 }
 

@@ -170,11 +170,14 @@ func (s *service) fallBack(
 
 // find returns the link of a name. If a client has asked for too many aliases that do not exist,
 // find looks up no alias for it; the client still gets cached links.
-func (s *service) find(ctx context.Context, r *http.Request, name link.Name) (
-	l link.Link, err error) {
+func (s *service) find(
+	ctx context.Context, r *http.Request, name link.Name,
+) (l link.Link, err error) {
 	if l, ok := s.Links.Cached(ctx, name, false); ok {
 		return l, nil
 	}
+	ctx, cancel := within(ctx, waitTime)
+	defer cancel()
 	if s.CountClicks == clicks.ModeFull {
 		clicks.PrepareCountries() // while the link is read
 	}

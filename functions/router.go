@@ -35,8 +35,8 @@ type route struct {
 	// method it stands for all. In a router, routes below /api/ have only the path.
 	pattern string
 	serve   handlerFunc
-	// limit is how long the request may wait for storage: see waiting. Zero: waitTime, or for a
-	// timer, whose function has a limit of its own, no limit.
+	// limit is how long the request may wait for storage: see within. Zero: as long as its function
+	// says. So redirects to cached links, which do not wait, make no timer.
 	limit time.Duration
 	timer bool // only the Functions host may call it
 }
@@ -98,7 +98,6 @@ func (rt *router) add(api map[string]endpoint, to route) {
 		rt.timers[path] = to
 		return
 	}
-	to.limit = cmp.Or(to.limit, waitTime)
 	segment, isTree := strings.CutSuffix(path[1:], "/{path...}")
 	var at endpoint
 	switch {

@@ -285,7 +285,8 @@ func BenchmarkDecodeJSON(b *testing.B) {
 			for b.Loop() {
 				r := httptest.NewRequest("POST", "/api/shorten", strings.NewReader(test.body))
 				r.Header.Set("Content-Type", "application/json")
-				if _, err := decodeJSON[shortenRequest](nil, r, maxBody); err != nil {
+				c := &call{ctx: b.Context(), r: r}
+				if _, err := decodeJSON[shortenRequest](c, maxBody); err != nil {
 					b.Fatal(err)
 				}
 			}

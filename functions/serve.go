@@ -17,13 +17,12 @@ import (
 	"tiney/internal/telemetry"
 )
 
-// statusWriter is the writer of a response. It records the status. It holds the operation and the
-// context in order to save allocations.
+// statusWriter is the writer of a response. It records the status. It holds the operation in order
+// to save an allocation.
 type statusWriter struct {
 	http.ResponseWriter
 	status    int // 0 until the header is written
 	operation telemetry.Operation
-	waiting   waiting
 }
 
 func (w *statusWriter) WriteHeader(status int) {
@@ -69,9 +68,9 @@ func (s *service) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		ctx := context.Context(&w.operation)
 		if to.limit > 0 {
-			w.waiting.begin(ctx, to.limit)
-			defer w.waiting.stop()
-			ctx = &w.waiting
+			var cancel context.CancelFunc
+			ctx, cancel = within(ctx, to.limit)
+			defer cancel()
 		}
 		err = to.serve(ctx, w, r)
 	}
@@ -242,10 +241,4 @@ func setHeaders(w http.ResponseWriter, contentType string) {
 	h.Set("Content-Type", contentType)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
-}
-
-// noContent responds with 204.
-func noContent(w http.ResponseWriter) {
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusNoContent)
 }

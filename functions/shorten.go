@@ -73,44 +73,39 @@ func (s *service) counted(serve handlerFunc) handlerFunc {
 }
 
 // shorten handles POST /api/shorten.
-func (s *service) shorten(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
-) error {
+func (s *service) shorten(c *call) (any, error) {
 	if s.OwnersOnly {
-		if err := needOwner(who); err != nil { // before the body is read
-			return err
+		if err := needOwner(c.who); err != nil { // before the body is read
+			return nil, err
 		}
 	}
-	body, err := readJSON(w, r, maxBody)
+	body, err := c.readJSON(maxBody)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	wish, err := s.parseWish(body, who)
+	wish, err := s.parseWish(body, c.who)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	l, created, token, err := s.create(ctx, wish, who)
+	l, isNew, token, err := s.create(c.ctx, wish, c.who)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	response := struct {
+	view := struct {
 		made
 		ClaimToken string `json:"claimToken,omitempty"`
 	}{s.viewMade(l, wish), token}
-	setHeaders(w, "application/json")
-	if created {
-		w.Header().Set("Location", response.ShortURL)
-		w.WriteHeader(http.StatusCreated)
+	if isNew {
+		return created{view, view.ShortURL}, nil
 	}
-	writeJSON(w, response)
-	return nil
+	return view, nil
 }
 
 // create makes the link that a caller asks for, or finds the existing link of the URL. token is the
 // claim token of a new link without an owner.
-func (s *service) create(ctx context.Context, wish link.Wish, who access.Caller) (
-	l link.Link, created bool, token string, err error,
-) {
+func (s *service) create(
+	ctx context.Context, wish link.Wish, who access.Caller,
+) (l link.Link, created bool, token string, err error) {
 	if len(wish.Forward) > 0 || wish.Domain != "" && s.DomainsOwnersOnly {
 		if err := needOwner(who); err != nil {
 			return l, false, "", err

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"tiney/internal/access"
 	"tiney/internal/clicks"
 	"tiney/internal/link"
 )
@@ -63,39 +62,34 @@ type namedView struct {
 }
 
 // linkStats handles GET /api/links/{alias}/stats.
-func (s *service) linkStats(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
-) error {
-	if _, err := s.nameIn(r); err != nil { // a 404 comes before the query's 400
-		return err
+func (s *service) linkStats(c *call) (any, error) {
+	if _, err := s.nameIn(c.r); err != nil { // a 404 comes before the query's 400
+		return nil, err
 	}
-	query := parametersOf(r)
+	query := parametersOf(c.r)
 	from, to := s.days(&query)
 	hourly := query.oneOf("interval", "day", "hour") == "hour"
-	if query.problem != nil {
-		return query.problem
+	if err := query.err(); err != nil {
+		return nil, err
 	}
-	l, err := s.permitted(ctx, r, who)
+	l, err := s.permitted(c, s.Links.Read)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	days, err := s.Statistics.Days(ctx, l, from, to)
+	days, err := s.Clicks.Days(c.ctx, l, from, to)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	v := viewStats(from, days, hourly)
 	v.Alias, v.Domain = l.Alias(), s.Rules.DomainName(l.Name.Domain())
-	v.respond(w, r)
-	return nil
+	return v, nil
 }
 
 // linksStats handles GET /api/stats/links: the statistics of all links of an owner together, or of
 // those with a tag.
-func (s *service) linksStats(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
-) error {
-	query := parametersOf(r)
-	owner, err := query.owner(who)
+func (s *service) linksStats(c *call) (any, error) {
+	query := parametersOf(c.r)
+	owner := query.owner(c.who)
 	tag, d := query.text("tag"), s.domainFilter(&query)
 	from, to := s.days(&query)
 	hourly := query.oneOf("interval", "day", "hour") == "hour"
@@ -103,27 +97,24 @@ func (s *service) linksStats(
 	if hourly && some {
 		query.wrong("interval", "interval must be day if there is a tag or a domain.")
 	}
-	switch {
-	case err != nil:
-		return err
-	case query.problem != nil:
-		return query.problem
+	if err := query.err(); err != nil {
+		return nil, err
 	}
 	var v statsView
 	if !some {
-		days, err := s.Statistics.OwnerDays(ctx, owner, from, to)
+		days, err := s.Clicks.OwnerDays(c.ctx, owner, from, to)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		v = viewStats(from, days, hourly)
 	} else {
-		links, err := s.tagged(ctx, filter{owner: owner, tags: query.texts("tag"), domain: d})
+		links, err := s.tagged(c.ctx, filter{owner: owner, tags: query.texts("tag"), domain: d})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		days, err := s.Statistics.LinksDays(ctx, links, from, to)
+		days, err := s.Clicks.LinksDays(c.ctx, links, from, to)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		v = viewTotals(from, days)
 	}
@@ -131,8 +122,7 @@ func (s *service) linksStats(
 	if d != nil {
 		v.Domain = s.Rules.DomainName(*d)
 	}
-	v.respond(w, r)
-	return nil
+	return v, nil
 }
 
 // tagged returns all links of a filter with a tag or a domain. It returns a problem if there are
@@ -164,15 +154,14 @@ func (s *service) tagged(ctx context.Context, f filter) (links []link.Link, err 
 }
 
 // respond responds with the statistics, as JSON or CSV.
-func (v *statsView) respond(w http.ResponseWriter, r *http.Request) {
+func (v statsView) respond(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Vary", "Accept")
 	if prefers(r.Header, "text/csv") {
 		setHeaders(w, "text/csv; charset=utf-8")
 		writeSeries(w, v.Series)
 		return
 	}
-	setHeaders(w, "application/json")
-	writeJSON(w, v)
+	writeJSON(w, http.StatusOK, v)
 }
 
 // days returns the range of days that a query asks for.
@@ -300,30 +289,25 @@ func writeSeries(w http.ResponseWriter, series []bucket) {
 }
 
 // topLinks handles GET /api/stats/top.
-func (s *service) topLinks(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
-) error {
-	query := parametersOf(r)
+func (s *service) topLinks(c *call) (any, error) {
+	query := parametersOf(c.r)
 	window := query.oneOf("window",
 		string(clicks.LastDay), string(clicks.LastWeek), string(clicks.LastMonth))
 	limit := query.integer("limit", 10, 1, 100)
 	d := s.domainFilter(&query)
-	owner, err := query.owner(who)
-	if who.Admin && query.Get("owner") == "" {
+	owner := query.owner(c.who)
+	if c.who.Admin && query.Get("owner") == "" {
 		owner = "" // all
 	}
-	switch {
-	case err != nil:
-		return err
-	case query.problem != nil:
-		return query.problem
+	if err := query.err(); err != nil {
+		return nil, err
 	}
-	links, counts, asOf, err := s.Statistics.Top(ctx, owner, d, clicks.Window(window), limit)
+	links, counts, asOf, err := s.Clicks.Top(c.ctx, owner, d, clicks.Window(window), limit)
 	switch {
 	case errors.Is(err, clicks.ErrComputing):
-		return computingProblem
+		return nil, computingProblem
 	case err != nil:
-		return err
+		return nil, err
 	}
 	type clicked struct {
 		linkView
@@ -333,28 +317,19 @@ func (s *service) topLinks(
 	for i, l := range links {
 		items[i] = clicked{s.viewLink(l), counts[i]}
 	}
-	setHeaders(w, "application/json")
-	writeJSON(w, struct {
-		Window string    `json:"window"`
-		AsOf   string    `json:"asOfUtc"`
-		Items  []clicked `json:"items"`
-	}{window, at(asOf.UTC()), items})
-	return nil
+	return struct {
+		Window string `json:"window"`
+		AsOf   string `json:"asOfUtc"`
+		list[clicked]
+	}{window, at(asOf.UTC()), list[clicked]{items}}, nil
 }
 
 // serviceStats handles GET /api/stats.
-func (s *service) serviceStats(
-	ctx context.Context, w http.ResponseWriter, _ *http.Request, _ access.Caller,
-) error {
-	total, err := s.Statistics.Service(ctx)
-	if err != nil {
-		return err
-	}
-	setHeaders(w, "application/json")
-	writeJSON(w, struct {
+func (s *service) serviceStats(c *call) (any, error) {
+	total, err := s.Clicks.Service(c.ctx)
+	return struct {
 		Created   int64    `json:"linksCreated"`
 		Clicks    int64    `json:"clicks"`
 		AverageMs *float64 `json:"averageMs"`
-	}{total.Created, total.Clicks, milliseconds(total)})
-	return nil
+	}{total.Created, total.Clicks, milliseconds(total)}, err
 }

@@ -2,11 +2,8 @@ package functions
 
 import (
 	"cmp"
-	"context"
-	"net/http"
 	"slices"
 
-	"tiney/internal/access"
 	"tiney/internal/link"
 )
 
@@ -20,20 +17,15 @@ type taggedLinks struct {
 }
 
 // listTags handles GET /api/tags: the tags of an owner's newest links, most used first.
-func (s *service) listTags(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
-) error {
-	query := parametersOf(r)
-	owner, err := query.owner(who)
-	switch {
-	case err != nil:
-		return err
-	case query.problem != nil:
-		return query.problem
+func (s *service) listTags(c *call) (any, error) {
+	query := parametersOf(c.r)
+	owner := query.owner(c.who)
+	if err := query.err(); err != nil {
+		return nil, err
 	}
 	tags := []taggedLinks{}
 	at := map[string]int{}
-	_, next, err := s.Links.List(ctx, owner, "", maxTagLinks, func(l link.Link) bool {
+	_, next, err := s.Links.List(c.ctx, owner, "", maxTagLinks, func(l link.Link) bool {
 		if !l.DeletedAt.IsZero() {
 			return false
 		}
@@ -48,13 +40,11 @@ func (s *service) listTags(
 		return false // the links themselves need no memory
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	slices.SortStableFunc(tags, func(a, b taggedLinks) int { return cmp.Compare(b.Links, a.Links) })
-	setHeaders(w, "application/json")
-	writeJSON(w, struct {
+	return struct {
 		Items    []taggedLinks `json:"items"`
 		Complete bool          `json:"complete"`
-	}{tags, next == ""})
-	return nil
+	}{tags, next == ""}, nil
 }

@@ -44,10 +44,9 @@ func (s *service) reap(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if err != nil && !errors.Is(err, link.ErrLockHeld) {
 		return err
 	}
-	setHeaders(w, "application/json")
 	// If the body were empty or null, the host would wait until its time limit. Each entry of Logs
 	// becomes a trace.
-	writeJSON(w, struct {
+	writeJSON(w, http.StatusOK, struct {
 		Outputs     struct{}
 		Logs        []string
 		ReturnValue any

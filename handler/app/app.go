@@ -122,13 +122,10 @@ func New(
 	a.Handler = functions.New(functions.Config{
 		Settings: s.Functions,
 		Stores: functions.Stores{
-			Links:      a.Links,
-			Keys:       a.Links.Keys,
-			Blocked:    a.Links.Blocked,
-			Blocklist:  a.Links.Blocked,
-			Clicks:     a.Links.Clicks,
-			LinkTotals: a.Links.Clicks,
-			Statistics: a.Links.Clicks,
+			Links:   a.Links,
+			Keys:    a.Links.Keys,
+			Blocked: a.Links.Blocked,
+			Clicks:  a.Links.Clicks,
 		},
 		Infrastructure: functions.Infrastructure{
 			Version: version,

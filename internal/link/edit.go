@@ -1,9 +1,6 @@
 package link
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Patch is an edit of a link that a caller asks for. A nil field leaves that part of the link
 // unchanged.
@@ -169,9 +166,5 @@ func (l Link) EndsEarly(end, now time.Time) bool {
 // Changed reports whether l differs from was in anything that Edit, Deleted, Restored, Claimed and
 // Extended can change.
 func (l Link) Changed(was Link) bool {
-	return l.LongURL != was.LongURL || !l.ExpiresAt.Equal(was.ExpiresAt) ||
-		l.StatusCode != was.StatusCode || l.Forward != was.Forward ||
-		l.Disabled != was.Disabled || l.Owner != was.Owner || !l.DeletedAt.Equal(was.DeletedAt) ||
-		l.Title != was.Title || !slices.Equal(l.Tags, was.Tags) || l.ClaimHash != was.ClaimHash ||
-		l.Locked != was.Locked
+	return len(was.before(l)) > 0 || l.ClaimHash != was.ClaimHash || l.Locked != was.Locked
 }

@@ -105,8 +105,8 @@ func toJSON(v any) jsontext.Value {
 	return data
 }
 
-// before returns the values of the members that differ in next.
-func (l Link) before(next Link) jsontext.Value {
+// before returns the values of the members that differ in next, as Change has them.
+func (l Link) before(next Link) map[string]any {
 	was := map[string]any{}
 	set := func(member string, changed bool, value any) {
 		if changed {
@@ -122,7 +122,7 @@ func (l Link) before(next Link) jsontext.Value {
 	set("tags", !slices.Equal(l.Tags, next.Tags), append([]string{}, l.Tags...))
 	set("owner", l.Owner != next.Owner, orNull(l.Owner))
 	set("deletedAtUtc", !l.DeletedAt.Equal(next.DeletedAt), timeOrNull(l.DeletedAt))
-	return toJSON(was)
+	return was
 }
 
 func orNull(s string) any {
@@ -147,6 +147,6 @@ func changed(was, edited Link, by Actor, what Event, now time.Time) Link {
 	}
 	edited.UpdatedAt = now.UTC().Truncate(time.Second)
 	edited.History = was.History.with(
-		Change{edited.UpdatedAt, by.By, what, was.before(edited)})
+		Change{edited.UpdatedAt, by.By, what, toJSON(was.before(edited))})
 	return edited
 }

@@ -188,7 +188,7 @@ var mutants = []struct{ name, file, from, to string }{
 		"if !expected.match(etagOf(l.Version)) {",
 		"if !expected.match(etagOf(l.Version)) && false {"},
 	{"a key that may only read writes", "functions/callers.go",
-		"if who.ReadOnly && r.Method != http.MethodGet && r.Method != http.MethodHead {",
+		"if c.who.ReadOnly && c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {",
 		"if false {"},
 	{"an owner acts for any other owner", "functions/callers.go",
 		"case !who.Admin:\n\t\treturn \"\", foreignOwnerProblem",
@@ -208,7 +208,7 @@ var mutants = []struct{ name, file, from, to string }{
 	{"a dry run imports", "functions/import.go",
 		"DryRun:     dryRun,", "DryRun:     dryRun && false,"},
 	{"an owner's file makes links of others", "functions/import.go",
-		"KeepOwners: who.Admin && format.Own()", "KeepOwners: format.Own()"},
+		"KeepOwners: c.who.Admin && format.Own()", "KeepOwners: format.Own()"},
 
 	{"an owner's file takes links down", "internal/formats/import.go",
 		"l.Locked = l.Locked && im.Admin", "_ = im.Admin"},

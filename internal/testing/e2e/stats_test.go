@@ -163,8 +163,8 @@ func decode(t *testing.T, c caller, target string, v any) {
 	}
 }
 
-// checkStats compares the statistics at a path with the expected ones, once they are written. Clicks
-// may be written before their visitors, or before bots.
+// checkStats compares the statistics at a path with the expected ones, once they are written.
+// Clicks may be written before their visitors, or before bots.
 func checkStats(t *testing.T, c caller, path string, want *linkStats) {
 	t.Helper()
 	var got linkStats

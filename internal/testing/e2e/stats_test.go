@@ -100,8 +100,8 @@ func TestStatisticsAgree(t *testing.T) {
 		together.add(want)
 		checkStats(t, ann, "/api/links/"+alias+"/stats", want)
 	}
-	checkStats(t, ann, "/api/stats/links", together)
-	checkStats(t, ann, "/api/stats/links?tag=first&interval=hour", want["first"])
+	checkStats(t, ann, "/api/stats/links?interval=hour", together)
+	checkStats(t, ann, "/api/stats/links?tag=first", want["first"])
 	var top struct {
 		Items []struct {
 			Alias  string

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 	"tiney/handler/app"
 	"tiney/internal/telemetry"
 	"tiney/internal/testing/freeport"
+	"tiney/internal/testing/testutil"
 )
 
 func TestOrphaned(t *testing.T) {
@@ -41,7 +41,8 @@ func TestOrphaned(t *testing.T) {
 	})
 }
 
-// A first try needs no setting. It serves on this machine and says how. Metrics are apart.
+// A first try needs no setting. It serves on this machine and says how. Its reaper runs, and a stop is
+// as with storage. Metrics are apart.
 func TestInMemory(t *testing.T) {
 	port, err := freeport.Find()
 	if err != nil {
@@ -61,7 +62,7 @@ func TestInMemory(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	logged, welcomed := io.Pipe()
-	var log bytes.Buffer
+	var log testutil.Buffer
 	ended := make(chan error, 1)
 	go func() {
 		ended <- run(ctx, app.InMemory(func(name string) string { return env[name] }), &log, welcomed)
@@ -97,12 +98,17 @@ func TestInMemory(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "METRICS_ADDRESS chooses another") {
 		t.Errorf("on a port that is taken: %v", err)
 	}
+	testutil.Eventually(t, "the first run of the reaper is over", func() bool {
+		return strings.Contains(log.String(), `"msg":"reaper: done"`)
+	})
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 	if got := strings.Count(log.String(), telemetry.LogMemory); got != 1 ||
-		strings.Count(log.String(), `"level":"WARN"`) != 1 {
+		strings.Count(log.String(), `"level":"WARN"`) != 1 ||
+		strings.Contains(log.String(), `"level":"ERROR"`) ||
+		!strings.Contains(log.String(), `"msg":"stopped"`) {
 		t.Errorf("%d lines say so in\n%s", got, &log)
 	}
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -108,10 +110,11 @@ func TestCheckOnTheCommandLine(t *testing.T) {
 	s.Put(s.Links, rawtables.Entity{"PartitionKey": "no", "RowKey": "no alias"})
 	const read = `\d+ rows of 7 tables were read in \ds\. `
 	s.wantRun(0, read+`Found: 0\. Mended: 0\.\nSkipped: 2 rows\. .*\n`, "", "check", "-repair")
-	// To the check, both rows are old enough if the clock of storage is ahead.
+	// Nobody waits for two minutes until the rows are old enough to be judged.
+	old := s.older(3 * time.Minute)
 	later := func(exit int, stdout, stderr string, args ...string) {
 		t.Helper()
-		s.wantRunOn(s.ahead(3*time.Minute), exit, stdout, stderr, args...)
+		s.wantRunOn(old, exit, stdout, stderr, args...)
 	}
 	const damaged = `link-damaged           E\d+ShortUrls  no / no alias: its RowKey is no alias`
 	missing := `link-without-expiry    E\d+ShortUrls  lo / lost: ` +
@@ -132,15 +135,27 @@ func TestCheckOnTheCommandLine(t *testing.T) {
 		"check")
 }
 
-// ahead returns a connection to tables whose clock is ahead.
-func (s *site) ahead(d time.Duration) (connectionString string) {
+var timestamp = regexp.MustCompile(`"Timestamp":"([^"]+)"`)
+
+// older returns a connection to the tables by which rows were written so much earlier.
+func (s *site) older(by time.Duration) (connectionString string) {
 	tables := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", emulator.Table)})
+			r.Out.Header.Set("Accept-Encoding", "identity")
 		},
 		ModifyResponse: func(r *http.Response) error {
-			r.Header.Set("Date", time.Now().Add(d).UTC().Format(http.TimeFormat))
-			return nil
+			body, err := io.ReadAll(r.Body)
+			body = timestamp.ReplaceAllFunc(body, func(written []byte) []byte {
+				at, err := time.Parse(time.RFC3339, string(timestamp.FindSubmatch(written)[1]))
+				if err != nil {
+					s.t.Error(err)
+				}
+				return []byte(`"Timestamp":"` + at.Add(-by).Format(time.RFC3339Nano) + `"`)
+			})
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+			r.Header.Set("Content-Length", strconv.Itoa(len(body)))
+			return err
 		}})
 	s.t.Cleanup(tables.Close)
 	ports := emulator

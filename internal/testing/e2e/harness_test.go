@@ -140,7 +140,8 @@ func (s *site) hosted(proxy bool, connectionString string, more ...string) *func
 	return s.hostedAs(funchost.Options{Proxy: proxy}, connectionString, more...)
 }
 
-func (s *site) hostedAs(opt funchost.Options, connectionString string, more ...string) *funchost.Host {
+func (s *site) hostedAs(opt funchost.Options, connectionString string,
+	more ...string) *funchost.Host {
 	s.t.Helper()
 	opt.ScriptRoot, opt.Output, opt.Env = s.app, s.t.Output(),
 		s.environment(connectionString, more...)

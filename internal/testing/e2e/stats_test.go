@@ -100,8 +100,8 @@ func TestStatisticsAgree(t *testing.T) {
 		together.add(want)
 		checkStats(t, ann, "/api/links/"+alias+"/stats", want)
 	}
-	checkStats(t, ann, "/api/stats/links", together)
-	checkStats(t, ann, "/api/stats/links?tag=first&interval=hour", want["first"])
+	checkStats(t, ann, "/api/stats/links?interval=hour", together)
+	checkStats(t, ann, "/api/stats/links?tag=first", want["first"])
 	var top struct {
 		Items []struct {
 			Alias  string
@@ -163,8 +163,8 @@ func decode(t *testing.T, c caller, target string, v any) {
 	}
 }
 
-// checkStats compares the statistics at a path with the expected ones, once they are written. Clicks
-// may be written before their visitors, or before bots.
+// checkStats compares the statistics at a path with the expected ones, once they are written.
+// Clicks may be written before their visitors, or before bots.
 func checkStats(t *testing.T, c caller, path string, want *linkStats) {
 	t.Helper()
 	var got linkStats

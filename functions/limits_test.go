@@ -157,6 +157,7 @@ func TestCallsWithoutCredentialsAreLimited(t *testing.T) {
 	r.from(ann, "GET", "/api/stats", "")
 	r.from(ann, "GET", "/api/links", "") // 401
 	r.from(ann, "GET", "/api/links/abcdef/qr", "")
+	calls := r.fake.Calls()
 	for request, header := range map[string][]string{
 		"GET /api/stats":               nil,
 		"GET /api/links":               nil,
@@ -169,7 +170,7 @@ func TestCallsWithoutCredentialsAreLimited(t *testing.T) {
 		method, target, _ := strings.Cut(request, " ")
 		wantLimited(t, r.from(ann, method, target, "", header...), "api", 3, 20)
 	}
-	if r.fake.Calls() != 0 {
+	if r.fake.Calls() != calls {
 		t.Error("the store was asked past the limit")
 	}
 	for range 100 {

@@ -23,7 +23,7 @@ func testURL(t *testing.T, start starter) {
 		} {
 			w := want(url, time.Hour)
 			l := s.create(t, w)
-			if _, ok := link.ParseAlias(string(l.Name)); !ok || len(l.Name) != 6 {
+			if _, ok := link.ParseAlias(string(l.Alias())); !ok || len(l.Alias()) != 6 {
 				t.Errorf("alias %q", l.Name)
 			}
 			w.Name = l.Name
@@ -36,8 +36,8 @@ func testURL(t *testing.T, start starter) {
 	t.Run("an unknown alias is not found", func(t *testing.T) {
 		s, _, _ := start(t)
 		for range 2 {
-			for _, a := range []link.Name{"nobody", "x", "-", "_-_"} {
-				if _, err := s.Get(t.Context(), a); !errors.Is(err, link.ErrNotFound) {
+			for _, a := range []link.Alias{"nobody", "x", "-", "_-_"} {
+				if _, err := s.Get(t.Context(), s.name(a)); !errors.Is(err, link.ErrNotFound) {
 					t.Errorf("%s: got %v", a, err)
 				}
 			}
@@ -47,7 +47,7 @@ func testURL(t *testing.T, start starter) {
 		s, _, want := start(t)
 		upper, lower := want("https://example.com/upper", time.Hour),
 			want("https://example.com/lower", time.Hour)
-		upper.Name, lower.Name = "ABcdef", "abcdef"
+		upper.Name, lower.Name = s.name("ABcdef"), s.name("abcdef")
 		s.Put(upper)
 		s.Put(lower)
 		for _, w := range []link.Link{upper, lower} {
@@ -184,7 +184,7 @@ func testOwners(t *testing.T, start starter) {
 				t.Errorf("Get: got %+v, %v, want %+v", got, err, w)
 			}
 		}
-		if _, err := s.Read(t.Context(), "nobody"); !errors.Is(err, link.ErrNotFound) {
+		if _, err := s.Read(t.Context(), s.name("nobody")); !errors.Is(err, link.ErrNotFound) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -244,7 +244,7 @@ func testOwners(t *testing.T, start starter) {
 		s, clock, want := start(t)
 		mine := s.create(t, owned(chosen(want(url, time.Hour), "mine"), "a"))
 		s.create(t, chosen(want(url, time.Hour), "nobodys"))
-		if mine.Name != "mine" {
+		if mine.Name != s.name("mine") {
 			t.Errorf("got the alias %s", mine.Name)
 		}
 		if got, created, err := s.Create(t.Context(), owned(chosen(want(url, 0), "mine"), "a"),
@@ -264,7 +264,7 @@ func testOwners(t *testing.T, start starter) {
 		taken("nobody's, by nobody", chosen(want(url, time.Hour), "nobodys"))
 		s.create(t, owned(chosen(want(url, 0), "MINE"), "a")) // another alias, by its case
 		// A URL's chosen alias is not returned to callers who choose none.
-		if l := s.create(t, owned(want(url, 0), "a")); l.Name == "mine" {
+		if l := s.create(t, owned(want(url, 0), "a")); l.Name == mine.Name {
 			t.Error("the chosen alias is in the index")
 		}
 		clock.Advance(time.Hour)

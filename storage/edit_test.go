@@ -149,7 +149,7 @@ func testEdits(t *testing.T, start starter) {
 			!reflect.DeepEqual(after, before) {
 			t.Errorf("got %+v, %v, want %+v", after, err, before)
 		}
-		if _, err := s.Edit(t.Context(), "nobody", false, setTitle("x")); !errors.Is(err,
+		if _, err := s.Edit(t.Context(), s.name("nobody"), false, setTitle("x")); !errors.Is(err,
 			link.ErrNotFound) {
 			t.Errorf("an unknown alias: got %v", err)
 		}
@@ -374,7 +374,7 @@ func testEdits(t *testing.T, start starter) {
 			t.Fatal(err)
 		}
 		refused, twice := errors.New("refused"), errors.New("claimed twice")
-		errs, err := s.EditAll(t.Context(), []link.Name{a[0], "nobody", a[1], a[0],
+		errs, err := s.EditAll(t.Context(), []link.Name{a[0], s.name("nobody"), a[1], a[0],
 			a[2]}, func(i int, l link.Link) (link.Link, error) {
 			switch {
 			case i == 2:

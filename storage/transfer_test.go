@@ -346,7 +346,7 @@ func testOthers(t *testing.T, start starter) {
 				}
 				s.create(t, chosen(w, "chosen"))
 				done := s.Import(t.Context(), []link.Link{chosen(w, "import"),
-					chosen(w, down.Name)})
+					chosen(w, down.Name.Alias())})
 				if !done[0].Created {
 					t.Errorf("an import: %+v", done[0])
 				}

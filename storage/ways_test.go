@@ -37,7 +37,11 @@ type way struct {
 	links
 	Put     func(link.Link) // writes the row of a link, and replaces an existing one
 	Blocked *storage.Blocked
+	domain  link.Domain // of all links
 }
+
+// name returns the name of a link.
+func (s *way) name(a link.Alias) link.Name { return s.domain.Name(a) }
 
 // starter opens a store that draws these aliases, or any if there are none. want is a link that is
 // made now and ends after life, or never if that is zero.
@@ -50,19 +54,15 @@ const settle = 20 * time.Minute
 // eachWay tests what holds for all callers: with a cache and without one, if all links are of one
 // domain, and if the case of aliases does not matter and callers use capitals.
 func eachWay(t *testing.T, test func(t *testing.T, start starter)) {
-	asItIs := func(s *storage.Links) links { return s }
 	for name, w := range map[string]struct {
 		cache   *storage.CacheConfig
+		domain  link.Domain
 		anyCase bool
-		as      func(*storage.Links) links
-		put     func(link.Link) link.Link
 	}{
-		"without a cache": {as: asItIs},
-		"with a cache":    {cache: withCache, as: asItIs},
-		"in a domain": {cache: withCache, as: func(s *storage.Links) links { return inDomain{s} },
-			put: into},
-		"in any case": {cache: withCache, anyCase: true,
-			as: func(s *storage.Links) links { return shouting{s} }},
+		"without a cache": {},
+		"with a cache":    {cache: withCache},
+		"in a domain":     {cache: withCache, domain: domain},
+		"in any case":     {cache: withCache, anyCase: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test(t, func(t *testing.T, aliases ...string) (*way, *testutil.Clock,
@@ -73,16 +73,15 @@ func eachWay(t *testing.T, test func(t *testing.T, start starter)) {
 					r.config.Random = draws(aliases...)
 				}
 				s := r.open(w.cache)
-				put := func(l link.Link) {
-					if w.put != nil {
-						l = w.put(l)
-					}
-					r.Put(r.Links, rawtables.Link(l))
+				as := links(s)
+				if w.anyCase {
+					as = shouting{s}
 				}
-				return &way{w.as(s), put, s.Blocked}, r.clock,
+				put := func(l link.Link) { r.Put(r.Links, rawtables.Link(l)) }
+				return &way{as, put, s.Blocked, w.domain}, r.clock,
 					func(url string, life time.Duration) link.Link {
 						l := r.want(url, life)
-						l.StatusCode = link.DefaultStatusCode
+						l.Name, l.StatusCode = w.domain.Name(""), link.DefaultStatusCode
 						if life == 0 {
 							l.ExpiresAt = time.Time{}
 						}
@@ -120,8 +119,8 @@ func owned(l link.Link, owner string) link.Link {
 }
 
 // chosen returns a link with an alias that its maker has chosen.
-func chosen(l link.Link, a link.Name) link.Link {
-	l.Name = a
+func chosen(l link.Link, a link.Alias) link.Link {
+	l.Name = l.Name.Domain().Name(a)
 	return l
 }
 
@@ -141,79 +140,6 @@ func (d drawn) Read(p []byte) (int, error) {
 }
 
 const domain link.Domain = "go.example"
-
-func into(l link.Link) link.Link {
-	l.Name = domain.Name(l.Name.Alias())
-	return l
-}
-
-func out(l link.Link) link.Link {
-	l.Name = link.Name(l.Name.Alias())
-	return l
-}
-
-// inDomain is a store whose callers know only the aliases of its one domain.
-type inDomain struct{ *storage.Links }
-
-func (s inDomain) Create(ctx context.Context, want link.Link, presented string) (link.Link, bool,
-	error) {
-	l, created, err := s.Links.Create(ctx, into(want), presented)
-	return out(l), created, err
-}
-
-func (s inDomain) Get(ctx context.Context, a link.Name) (link.Link, error) {
-	l, err := s.Links.Get(ctx, domain.Name(a.Alias()))
-	return out(l), err
-}
-
-func (s inDomain) Read(ctx context.Context, a link.Name) (link.Link, error) {
-	l, err := s.Links.Read(ctx, domain.Name(a.Alias()))
-	return out(l), err
-}
-
-func (s inDomain) History(ctx context.Context, a link.Name) (link.Link, error) {
-	l, err := s.Links.History(ctx, domain.Name(a.Alias()))
-	return out(l), err
-}
-
-func (s inDomain) Import(ctx context.Context, links []link.Link) []link.Imported {
-	var named []link.Link
-	for _, l := range links {
-		named = append(named, into(l))
-	}
-	return s.Links.Import(ctx, named)
-}
-
-func (s inDomain) Edit(ctx context.Context, a link.Name, once bool,
-	change func(link.Link) (link.Link, error)) (link.Link, error) {
-	l, err := s.Links.Edit(ctx, domain.Name(a.Alias()), once, func(l link.Link) (link.Link, error) {
-		l, err := change(out(l))
-		return into(l), err
-	})
-	return out(l), err
-}
-
-func (s inDomain) EditAll(ctx context.Context, aliases []link.Name,
-	change func(int, link.Link) (link.Link, error)) ([]error, error) {
-	var names []link.Name
-	for _, a := range aliases {
-		names = append(names, domain.Name(a.Alias()))
-	}
-	return s.Links.EditAll(ctx, names, func(i int, l link.Link) (link.Link, error) {
-		l, err := change(i, out(l))
-		return into(l), err
-	})
-}
-
-func (s inDomain) List(ctx context.Context, owner, after string, limit int,
-	keep func(link.Link) bool) ([]link.Link, string, error) {
-	links, next, err := s.Links.List(ctx, owner, after, limit,
-		func(l link.Link) bool { return keep(out(l)) })
-	for i, l := range links {
-		links[i] = out(l)
-	}
-	return links, next, err
-}
 
 // shouting is a store whose callers spell each alias that is in lower case in upper case.
 type shouting struct{ *storage.Links }

@@ -88,7 +88,7 @@ func Start(ctx context.Context, ports Ports, location string, output io.Writer) 
 	// Run node itself rather than npx: a SIGTERM to npx would leave the real process behind.
 	cmd := exec.Command("node", args...)
 	cmd.Stdout, cmd.Stderr = output, output
-	ownGroup(cmd)
+	OwnGroup(cmd)
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting Azurite: %w", err)
 	}

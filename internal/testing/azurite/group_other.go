@@ -4,4 +4,5 @@ package azurite
 
 import "os/exec"
 
-func ownGroup(*exec.Cmd) {}
+// OwnGroup does nothing here.
+func OwnGroup(*exec.Cmd) {}

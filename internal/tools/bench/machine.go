@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -55,13 +54,20 @@ func otherTime() time.Duration {
 		return 0
 	}
 	// The fields of idle time and of waiting for a disk are left out.
-	others := ticks(f[0], f[1], f[2], f[5], f[6], f[7])
-	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
-		var used syscall.Rusage
-		_ = syscall.Getrusage(who, &used) // it fails for no such who
-		others -= time.Duration(used.Utime.Nano() + used.Stime.Nano())
+	// User and system time of this process, then those of its descendants.
+	own := statOf("/proc/self/stat")[11:15]
+	return ticks(f[0], f[1], f[2], f[5], f[6], f[7]) - ticks(own...)
+}
+
+// statOf returns the fields of a stat file of /proc from the third on, the state. The second one is
+// a name, which may hold any characters.
+func statOf(file string) []string {
+	data, _ := os.ReadFile(file)
+	s := string(data)
+	if f := strings.Fields(s[strings.LastIndexByte(s, ')')+1:]); len(f) > 14 {
+		return f
 	}
-	return others
+	return make([]string, 15) // the process has ended
 }
 
 // processorTime returns the processor time that the processes of a group have used: nginx has
@@ -69,12 +75,7 @@ func otherTime() time.Duration {
 func processorTime(group int) (sum time.Duration) {
 	all, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range all {
-		data, _ := os.ReadFile(file)
-		s := string(data)
-		// The second field is a name, which may hold any characters. After it come the state, the
-		// parent and the group. User and system time are the 14th and 15th field.
-		f := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
-		if len(f) > 12 && f[2] == strconv.Itoa(group) {
+		if f := statOf(file); f[2] == strconv.Itoa(group) {
 			sum += ticks(f[11], f[12])
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"tiney/internal/testing/azurite"
 	"tiney/internal/testing/freeport"
 )
 
@@ -112,7 +113,7 @@ func (b *bench) start(ctx context.Context, of subject, path string) (*server, er
 	s := &server{subject: of, cmd: of.command(strconv.Itoa(port)),
 		address: fmt.Sprintf("127.0.0.1:%d", port)}
 	s.cmd.Stdout, s.cmd.Stderr = &s.log, os.Stderr
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // for processorTime
+	azurite.OwnGroup(s.cmd) // for processorTime
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}

@@ -370,6 +370,19 @@ func TestNamesInTemplate(t *testing.T) {
 	}
 }
 
+// TestNamesAreDeclaredOnce checks what a Bicep compiler would refuse at once.
+func TestNamesAreDeclaredOnce(t *testing.T) {
+	for path, text := range bicepFiles(t) {
+		seen := map[string]bool{}
+		for _, name := range matches(t, text, `(?m)^(?:param|var|resource|module|func|type) (\w+)`) {
+			if seen[name] {
+				t.Errorf("%s declares %s twice", path, name)
+			}
+			seen[name] = true
+		}
+	}
+}
+
 // TestPlans checks that all lists of the plans are the same, and that make builds a package for
 // each plan.
 func TestPlans(t *testing.T) {

@@ -92,7 +92,7 @@ func (r *round) do(e *event, n *node, k *key, method, path string, send any) bod
 	e.sent = string(data)
 	r.count.requests.Add(1)
 	run := n.run.Load()
-	e.node, e.jump, e.from, e.call = n, n.jump.Load(), n.clock().Unix(), r.real()
+	e.node, e.run, e.jump, e.from, e.call = n, run, n.jump.Load(), n.clock().Unix(), r.real()
 	var got body
 	e.status, got = func() (int, body) {
 		req, err := http.NewRequest(method, *n.url.Load()+r.spelled(path, n), bytes.NewReader(data))
@@ -133,7 +133,7 @@ func (r *round) do(e *event, n *node, k *key, method, path string, send any) bod
 	}
 	e.problem, e.told = problem(got), got.view()
 	if e.ret-e.call > int64(waits) {
-		n.mayHaveFailed(stateCalls)
+		n.mayHaveFailed(stateReads, stateWrites)
 	}
 	if e.slow() {
 		n.mayHaveFailed(append(strings.Split(e.alias, ","), e.told.alias, keyReads)...)

@@ -24,6 +24,7 @@ type event struct {
 	keep   bool     // for claim: keep the link's end
 
 	node        *node
+	run         *run  // the node's process
 	call, ret   int64 // real, in Unix nanoseconds
 	jump        int64 // the node's jump when the request was sent
 	from, until int64 // the node's clock at the request and at the response, in Unix seconds
@@ -46,7 +47,7 @@ type event struct {
 
 // within returns the event of one link of a call for several links.
 func (e event) within(call event) event {
-	e.node, e.jump, e.call, e.ret = call.node, call.jump, call.call, call.ret
+	e.node, e.run, e.jump, e.call, e.ret = call.node, call.run, call.jump, call.call, call.ret
 	e.from, e.until, e.latest, e.sent = call.from, call.until, call.latest, call.sent
 	e.status, e.problem = call.status, call.problem
 	return e

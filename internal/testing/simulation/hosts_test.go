@@ -60,46 +60,48 @@ func (r *round) changeHosts(n *node, rng *rand.Rand) bool {
 	case p < 3:
 		r.count.blocks.Add(1)
 		r.block(n, "block", host)
+		// The node knows that at once. Other edits seldom come while a host is blocked.
+		a := r.someAlias(rng)
+		r.follow(n, a) // so that the edit begins later than the block has ended
+		e := about("edit", admin, a)
+		e.change.url = new(r.url(0))
+		r.do(&e, n, admin, "PATCH", "/api/links/"+a, map[string]any{"longUrl": r.url(0)})
+		r.record(e)
 	default:
 		return false
 	}
 	return true
 }
 
-// blocks are the changes of each host in hosts.
-type blocks map[string][]write[bool]
-
-// blocks returns what was done to hosts. A write whose response was lost may be applied once more,
-// much later: then a host is blocked although somebody has ended that since.
-func (r *round) blocks() blocks {
-	all := blocks{}
-	for _, host := range hosts {
-		all[host] = []write[bool]{{value: false, call: math.MinInt64, ret: math.MinInt64}}
-	}
-	for _, e := range r.hosts {
-		if e.op == "blocked" || e.known() && e.status >= 300 {
+// blocks returns what was done to a host. A write whose response was lost may be applied once more,
+// much later: then a host is blocked although somebody has ended that since. Where a node cannot ask
+// others, only the same process knows what it has written.
+func (r *round) blocks(host string, e event, since int64) []write[bool] {
+	all := []write[bool]{{value: false, call: math.MinInt64, ret: math.MinInt64}}
+	for _, h := range r.hosts {
+		if h.alias != host || h.op == "blocked" || h.known() && h.status >= 300 {
 			continue
 		}
-		w := write[bool]{e.op == "block", e.call, e.done(), e.node, false}
-		all[e.alias] = append(all[e.alias], w)
-		if e.node.failedBetween(e.call, e.ret+1e9, stateCalls) {
+		w := write[bool]{h.op == "block", h.call, h.done(), h.node, false}
+		if since == 0 && h.run != e.run {
+			w.node = nil
+		}
+		all = append(all, w)
+		if h.node.failedBetween(h.call, h.ret+1e9, stateWrites) {
 			w.ret, w.perhaps = math.MaxInt64, true
-			all[e.alias] = append(all[e.alias], w)
+			all = append(all, w)
 		}
 	}
 	return all
 }
 
-// of reports whether a request may find the host of a URL blocked, and whether it must. A node
-// knows what has happened 15 seconds before. If it could not ask, it goes by what it knows.
-func (b blocks) of(longURL string, e event) (may, must bool) {
-	since := e.since(stateCalls)
-	if since == 0 {
-		e.node = nil // even what it has written itself, since it may have been killed meanwhile
-	}
-	for host, writes := range b {
+// blocked reports whether a request may find the host of a URL blocked, and whether it must. A node
+// knows what has happened 15 seconds before.
+func (r *round) blocked(longURL string, e event) (may, must bool) {
+	since := e.since(stateReads)
+	for _, host := range hosts {
 		if covers(host, longURL) {
-			values := possible(writes, e, since)
+			values := possible(r.blocks(host, e, since), e, since)
 			may = may || slices.Contains(values, true)
 			must = must || !slices.Contains(values, false)
 		}
@@ -110,10 +112,10 @@ func (b blocks) of(longURL string, e event) (may, must bool) {
 // checkHosts checks what was said about blocked hosts, and that no link was made to one. Edits are
 // checked with their links.
 func (r *round) checkHosts(history []event) {
-	all, times := r.blocks(), timelines(history)
+	times := timelines(history)
 	for _, e := range r.hosts {
-		for host, writes := range all {
-			values := possible(writes, e, e.call) // that is what the table has
+		for _, host := range hosts {
+			values := possible(r.blocks(host, e, e.call), e, e.call) // that is what the table has
 			listed := slices.Contains(e.listed, host)
 			if e.op == "blocked" && e.status == 200 && !slices.Contains(values, listed) ||
 				e.alias == host && e.status == 404 && !slices.Contains(values, false) {
@@ -140,7 +142,7 @@ func (r *round) checkHosts(history []event) {
 			continue
 		}
 		if !slices.ContainsFunc(urls, func(u string) bool {
-			may, must := all.of(u, e)
+			may, must := r.blocked(u, e)
 			return blocked && may || !blocked && !must
 		}) {
 			r.violation("%v: its host is blocked: %t\n%s", e, !blocked, text(r.hosts))

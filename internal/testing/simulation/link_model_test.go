@@ -427,7 +427,6 @@ func links(history []event) map[string][]event {
 
 // checkLinks checks the history of each link.
 func (r *round) checkLinks(history []event) {
-	hosts := r.blocks()
 	for alias, part := range links(history) {
 		var operations []porcupine.Operation
 		var told event
@@ -443,7 +442,7 @@ func (r *round) checkLinks(history []event) {
 		for _, e := range part {
 			of := linkEvent{event: e, of: alias, whole: told.past, ended: told.last, tells: tells}
 			if e.op == "edit" && e.change.url != nil {
-				may, must := hosts.of(*e.change.url, e)
+				may, must := r.blocked(*e.change.url, e)
 				of.blocked, of.free = may, !must
 			}
 			operations = append(operations, operation(e, of))

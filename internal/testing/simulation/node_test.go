@@ -230,16 +230,18 @@ func (n *node) note(c faultproxy.Call) {
 	case c.Target == n.round.tables.Keys:
 		name = keyReads
 	case c.Target == n.round.tables.State:
-		name = stateCalls
+		if name = stateWrites; c.Operation == "QueryEntities" || c.Operation == "GetEntity" {
+			name = stateReads
+		}
 	case c.Operation == "UpdateEntity":
 		name = writesOf(c.Partition)
 	}
 	n.failed[name] = append(n.failed[name], n.round.real())
 }
 
-// keyReads is the name under which failed has all reads of keys, and stateCalls that of all calls
-// for announcements and blocked hosts.
-const keyReads, stateCalls = "keys", "state"
+// keyReads is the name under which failed has all reads of keys. stateReads and stateWrites are
+// those of announcements and blocked hosts.
+const keyReads, stateReads, stateWrites = "keys", "state", "writes of state"
 
 // writesOf returns the name under which failed has writes of links in a partition. The partition's
 // own name is for reads.

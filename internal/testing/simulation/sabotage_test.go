@@ -292,7 +292,7 @@ func TestSabotage(t *testing.T) {
 				if out, found, by = simulate("1", "5000"); found == "" {
 					out, found = run(failed, folder, "-timeout", "2m", "-run",
 						"Pair|Cross|AtAnyPoint|Renew|Stall|Late|Twice|RollUp|Forgets|Conform|"+
-							"Always|Stopped|Former|Extended|Reapers|List")
+							"ImportIsTold|Always|Stopped|Former|Extended|Reapers|List")
 					by = "the tests of storage"
 				}
 				if found == "" {

@@ -156,7 +156,7 @@ var changes = map[string]change{
 		method: "POST", target: "/api/claims",
 		body: `{"claims":[{"alias":"$ALIAS","claimToken":"$TOKEN"}]}`, kill: 6,
 		repeated: []int{200}},
-	"key": {method: "POST", target: "/api/keys", body: `{"name":"$NEW"}`, kill: 2,
+	"key": {method: "POST", target: "/api/keys", body: `{"name":"$NEW"}`, kill: 1,
 		repeated: []int{201}},
 }
 

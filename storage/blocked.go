@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -250,11 +251,7 @@ func set(hosts link.Hosts, h link.Host, blocked bool) {
 // and known here, and within 15 seconds every process knows it. It is safe to repeat. A client that
 // disconnects does not cut it short. Errors: link.ErrUnavailable.
 func (b *Blocked) Add(ctx context.Context, h link.Host) error {
-	return b.write(ctx, func(ctx context.Context, d deadline) error {
-		if err := b.tell(ctx, d, h); err != nil {
-			return err
-		}
-		// A crash here leaves a change that was announced and not made.
+	return b.write(ctx, h, func(ctx context.Context) error {
 		e := blockedEntity{PartitionKey: blockedPartition, RowKey: string(h)}
 		e.CreatedAt, e.CreatedAtType = dateTime(b.config.Now().Truncate(time.Second))
 		_, _, err := b.rows.insert(ctx, encode(e))
@@ -271,14 +268,11 @@ func (b *Blocked) Add(ctx context.Context, h link.Host) error {
 // Remove ends the block of a host, as durably as Add. A block of a host above it stays.
 // Errors: link.ErrNotBlocked, link.ErrUnavailable.
 func (b *Blocked) Remove(ctx context.Context, h link.Host) error {
-	return b.write(ctx, func(ctx context.Context, d deadline) error {
+	return b.write(ctx, h, func(ctx context.Context) error {
 		_, etag, err := b.rows.get(ctx, blockedPartition, string(h))
 		if errors.Is(err, table.ErrGone) {
 			b.learn(h, false) // an earlier Remove may have got no response
 			return link.ErrNotBlocked
-		}
-		if err == nil {
-			err = b.tell(ctx, d, h)
 		}
 		if err == nil {
 			// By its ETag, or a try that arrives late would end a later block.
@@ -291,21 +285,29 @@ func (b *Blocked) Remove(ctx context.Context, h link.Host) error {
 	})
 }
 
-func (b *Blocked) write(ctx context.Context, do func(context.Context, deadline) error) error {
+// write announces a change of a host and makes it. Other processes look for the announcement for
+// about a minute. A crash in between leaves a change that was announced and not made. If the
+// process stands still in between, others have looked too early, so write announces the change once
+// more.
+func (b *Blocked) write(ctx context.Context, h link.Host,
+	change func(context.Context) error) error {
 	d, ctx, cancel := b.config.startWrite(ctx)
 	defer cancel()
 	b.writing.lock()
 	defer b.writing.unlock()
-	return do(ctx, d)
-}
-
-// tell announces a change to other processes, which look for the announcement for about a minute.
-// It returns an error if the time for the change is over.
-func (b *Blocked) tell(ctx context.Context, d deadline, h link.Host) error {
-	if err := b.changes.announce(ctx, hostChange+string(h)); err != nil {
+	announce := func(ctx context.Context) error {
+		return b.changes.announce(ctx, hostChange+string(h))
+	}
+	if err := cmp.Or(announce(ctx), d.inTime()); err != nil {
 		return err
 	}
-	return d.inTime()
+	err := change(ctx)
+	if d.inTime() != nil {
+		ctx, cancel := lateTime(ctx)
+		defer cancel()
+		err = cmp.Or(err, announce(ctx))
+	}
+	return err
 }
 
 // List returns the blocked hosts as they are in the table, sorted by name. Errors:

@@ -80,7 +80,7 @@ func TestRowsOfBlockedHosts(t *testing.T) {
 	if got := r.Rows(r.State); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	r.wantCalls("unblock", []string{readOne, "UpdateEntity ShortUrlsState",
+	r.wantCalls("unblock", []string{"UpdateEntity ShortUrlsState", readOne,
 		"DeleteEntity ShortUrlsState"}, func() { r.unblock(s, "[2001:db8::1]") })
 	if got := r.Rows(r.State); fmt.Sprint(got) != fmt.Sprint(want[1:]) {
 		t.Errorf("got %v, want %v", got, want[1:])
@@ -393,6 +393,50 @@ func TestAHostThatIsAnnouncedWhileAllAreRead(t *testing.T) {
 	}
 	if !s.Blocked.Has(ctx, url1) {
 		t.Error("it is not blocked")
+	}
+}
+
+// A process stands still for ten minutes at any call of a change. If it says after that that the
+// change is made, other processes know it within 15 seconds.
+func TestHostsThatAreBlockedTooLate(t *testing.T) {
+	t.Parallel()
+	for _, blocks := range []bool{true, false} {
+		t.Run(fmt.Sprint("block: ", blocks), func(t *testing.T) {
+			t.Parallel()
+			for n, met := 1, true; met && !t.Failed(); n++ {
+				r := followed(t)
+				s, other := r.open(nil), r.other()
+				change := s.Blocked.Add
+				if !blocks {
+					r.block(s, badHost)
+					change = s.Blocked.Remove
+				}
+				poll := func() { // twice, since a poll may only begin a read
+					for range 2 {
+						r.clock.Advance(past)
+						other.Get(ctx, "nobody")
+					}
+				}
+				poll()
+				r.wantBlocked("before", other, !blocks)
+				r.proxy.Reset()
+				calls := 0
+				r.proxy.Before(func(faultproxy.Call) faultproxy.Fault {
+					if calls++; calls == n {
+						poll()
+						r.clock.Advance(10 * time.Minute)
+						poll()
+					}
+					return faultproxy.None
+				})
+				err := change(ctx, badHost)
+				r.proxy.Before(nil)
+				if met = calls >= n; err == nil {
+					poll()
+					r.wantBlocked(fmt.Sprintf("still at call %d", n), other, blocks)
+				}
+			}
+		})
 	}
 }
 

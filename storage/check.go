@@ -407,7 +407,10 @@ func (c *checking) checkLinks(ctx context.Context) error {
 	}
 	err := c.check(ctx, rule{table: c.s.links.rows, properties: linkProperties(),
 		wrong: wrongLink, damaged: LinkDamaged,
-		fits:    func(r listedRow) bool { return c.ends(linkOf(r)) && c.isListed(linkOf(r)) },
+		fits: func(r listedRow) bool {
+			l := linkOf(r)
+			return c.ends(l) && c.isListed(l)
+		},
 		recheck: func(ctx context.Context, r listedRow) error { return c.recheckLink(ctx, linkOf(r)) },
 	})
 	c.expiries, c.ending, c.listed = nil, nil, nil

@@ -74,8 +74,8 @@ func (r *round) changeHosts(n *node, rng *rand.Rand) bool {
 }
 
 // blocks returns what was done to a host. A write whose response was lost may be applied once more,
-// much later: then a host is blocked although somebody has ended that since. Where a node cannot ask
-// others, only the same process knows what it has written.
+// much later: then a host is blocked although somebody has ended that since. Where a node cannot
+// ask others, only the same process knows what it has written.
 func (r *round) blocks(host string, e event, since int64) []write[bool] {
 	all := []write[bool]{{value: false, call: math.MinInt64, ret: math.MinInt64}}
 	for _, h := range r.hosts {

@@ -160,8 +160,9 @@ var mutants = []struct{ name, file, from, to string }{
 	{"a batch of counts that failed counts as saved", "clicks.go",
 		"p.Failed(c.config.Now())", "p.Saved(false)"},
 	{"a block is not announced", "blocked.go",
-		"if err := b.changes.announce(ctx, hostChange+string(h)); err != nil {",
-		"if err := error(nil); err != nil {"},
+		"return b.changes.announce(ctx, hostChange+string(h))", "return nil"},
+	{"a block that was written late is not announced again", "blocked.go",
+		"err = cmp.Or(err, announce(ctx))", "_ = ctx"},
 	{"a link to a blocked host is made", "create.go",
 		"if err := s.Blocked.permit(ctx, want.LongURL); err != nil {",
 		"if err := error(nil); err != nil {"},
@@ -290,8 +291,8 @@ func TestSabotage(t *testing.T) {
 			var out, found, by string
 			if filepath.Base(folder) == "storage" {
 				if out, found, by = simulate("1", "5000"); found == "" {
-					out, found = run(failed, folder, "-timeout", "2m", "-run",
-						"Pair|Cross|AtAnyPoint|Renew|Stall|Late|Twice|RollUp|Forgets|Conform|"+
+					out, found = run(failed, folder, "-failfast", "-timeout", "4m",
+						"-run", "Pair|Cross|AtAnyPoint|Renew|Stall|Late|Twice|RollUp|Forgets|Conform|"+
 							"ImportIsTold|Always|Stopped|Former|Extended|Reapers|List")
 					by = "the tests of storage"
 				}

@@ -108,7 +108,7 @@ func Send(method, url, body string, headers ...string) (Response, error) {
 	return Response{resp.StatusCode, resp.Header, string(data)}, err
 }
 
-// BuildsProject reads the folders of the project, two levels above the test's own. So a change of
+// BuildsProject reads the folders of the project, three levels above the test's own. So a change of
 // any file invalidates the test's cached result. `go test` does not know of an executable that a
 // test builds and starts, and would report the cached result of an older one. It does not notice
 // what a TestMain reads.

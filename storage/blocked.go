@@ -31,17 +31,18 @@ const (
 // much again while one is added. Its methods may be called concurrently, and other processes may
 // work on the same table at the same time.
 //
-// Until the hosts have been read for the first time, redirects treat no host as blocked, and writes
-// wait. After that, what is known stays known while storage fails. So an outage stops no link that
-// is cached.
+// Until the hosts have been read for the first time, redirects treat no host as blocked but those
+// that this process has blocked, and writes wait. After that, what is known stays known while
+// storage fails. So an outage stops no link that is cached.
 type Blocked struct {
 	config  *Config
 	rows    *store
 	second  *store // copy of rows in the second region; nil without one
 	changes *changes
 
-	hosts atomic.Pointer[link.Hosts] // a map is never changed, only replaced; nil: not read yet
-	known atomic.Bool                // the hosts were read from rows, not only from the copy
+	hosts  atomic.Pointer[link.Hosts] // a map is never changed, only replaced
+	known  atomic.Bool                // the hosts were read from rows
+	copied atomic.Bool                // they were read from the copy
 	// hosts may lack a change: one was announced since the last read of them began, or that read
 	// has failed
 	stale atomic.Bool
@@ -51,14 +52,21 @@ type Blocked struct {
 	// held during a write, so that what is known here of a host is what was written last
 	writing turn
 
-	mu sync.Mutex // held while hosts or own are replaced
-	// which hosts this process has blocked (true) or unblocked during a read, whose pages may lack
-	// it; nil: no such read
-	own map[link.Host]bool
+	mu      sync.Mutex // held while hosts or what follows are replaced
+	reading bool       // from rows
+	// what this process has changed during a read, whose pages may lack it, or before the first
+	// read has ended
+	own []hostChanged
+}
+
+type hostChanged struct {
+	host    link.Host
+	blocked bool
 }
 
 func newBlocked(config *Config, rows *store, changes *changes) *Blocked {
 	b := &Blocked{config: config, rows: rows, changes: changes, writing: newTurn()}
+	b.hosts.Store(&link.Hosts{})
 	doubt := func() { b.stale.Store(true) }
 	changes.subscribe(subscriber{
 		prefix: hostChange,
@@ -78,14 +86,13 @@ func (b *Blocked) Has(ctx context.Context, longURL string) bool {
 		since := b.config.Now().UnixNano() - b.failed.Load()
 		switch recently := 0 <= since && since < int64(blockedRetry); {
 		case recently:
-		case b.hosts.Load() == nil:
+		case !b.copied.Load():
 			b.await(ctx)
 		default: // the hosts from the copy will do meanwhile
 			b.readAll(ctx)
 		}
 	}
-	hosts := b.hosts.Load()
-	return hosts != nil && hosts.Cover(longURL)
+	return b.hosts.Load().Cover(longURL)
 }
 
 // permit returns an error unless a link may lead to a long URL. It is for writes. They need storage
@@ -149,7 +156,8 @@ func (b *Blocked) readOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), blockedTime)
 	defer cancel()
 	b.mu.Lock()
-	b.own = map[link.Host]bool{}
+	b.reading = true
+	before := len(b.own)
 	b.mu.Unlock()
 	b.stale.Store(false)
 	// Without the copy, every process that starts while the first region is down would redirect to
@@ -162,31 +170,46 @@ func (b *Blocked) readOnce(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err == nil {
-		for h, blocked := range b.own {
-			set(hosts, h, blocked)
-		}
-		b.hosts.Store(&hosts)
+		b.replace(hosts, b.own[before:])
 		b.known.Store(true)
 		b.failed.Store(0)
 	} else {
 		b.stale.Store(true)
 		b.failed.Store(b.config.Now().UnixNano())
 	}
-	b.own = nil
+	if b.reading = false; b.known.Load() {
+		b.own = nil
+	}
 	return err
+}
+
+// replace takes hosts that were read, with these changes.
+func (b *Blocked) replace(hosts link.Hosts, own []hostChanged) {
+	for _, c := range own {
+		if c.blocked {
+			hosts[c.host] = struct{}{}
+		} else {
+			delete(hosts, c.host)
+		}
+	}
+	b.hosts.Store(&hosts)
 }
 
 // readCopy reads the hosts from the second region, if they are not known yet. The hosts that the
 // first region returns replace them.
 func (b *Blocked) readCopy(ctx context.Context) {
-	if b.second == nil || b.hosts.Load() != nil {
+	if b.second == nil || b.known.Load() || b.copied.Load() {
 		return
 	}
 	// the read from the first region may end meanwhile, and its context with it
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.config.Timeout)
 	defer cancel()
-	if hosts, err := b.readFrom(ctx, b.second); err == nil {
-		b.hosts.CompareAndSwap(nil, &hosts)
+	hosts, err := b.readFrom(ctx, b.second)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err == nil && !b.known.Load() {
+		b.replace(hosts, b.own)
+		b.copied.Store(true)
 	}
 }
 
@@ -220,7 +243,7 @@ func scanBlocked(ctx context.Context, t *store, properties []string, do func(blo
 // half a second goes on after settle has returned. As long as no request has needed the hosts,
 // there is nothing to do.
 func (b *Blocked) settle(ctx context.Context) {
-	if b.stale.Load() && b.hosts.Load() != nil {
+	if b.stale.Load() && (b.known.Load() || b.copied.Load()) {
 		b.await(ctx)
 	}
 }
@@ -229,22 +252,11 @@ func (b *Blocked) settle(ctx context.Context) {
 func (b *Blocked) learn(h link.Host, blocked bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.own != nil {
-		b.own[h] = blocked
+	change := hostChanged{h, blocked}
+	if b.reading || !b.known.Load() {
+		b.own = append(b.own, change)
 	}
-	if hosts := b.hosts.Load(); hosts != nil {
-		next := maps.Clone(*hosts)
-		set(next, h, blocked)
-		b.hosts.Store(&next)
-	}
-}
-
-func set(hosts link.Hosts, h link.Host, blocked bool) {
-	if blocked {
-		hosts[h] = struct{}{}
-	} else {
-		delete(hosts, h)
-	}
+	b.replace(maps.Clone(*b.hosts.Load()), []hostChanged{change})
 }
 
 // Add blocks a host and all hosts below it. When it returns without an error, the block is durable

@@ -279,6 +279,44 @@ func TestSecondary(t *testing.T) {
 		}
 	})
 
+	t.Run("hosts that were blocked before they are read", func(t *testing.T) {
+		t.Parallel()
+		r := newTwoRegions(t, other)
+		r.copies.Put(r.copies.State, r.blocked("a.example"))
+		r.copies.Put(r.copies.State, r.blocked("b.example"))
+		r.Put(r.State, r.blocked("a.example"))
+		s := r.instance()
+		always(r.second, faultproxy.Freeze)
+		r.proxy.Before(faultproxy.On("QueryEntities", r.State, faultproxy.ServerBusy))
+		want := func(what string, blocked, unblocked []string) {
+			t.Helper()
+			for _, host := range blocked {
+				testutil.Eventually(t, what+": "+host+" is blocked", func() bool {
+					r.clock.Advance(5 * time.Second)
+					return s.Blocked.Has(ctx, "https://"+host)
+				})
+			}
+			for _, host := range unblocked {
+				if s.Blocked.Has(ctx, "https://"+host) {
+					t.Errorf("%s: %s is blocked", what, host)
+				}
+			}
+		}
+		r.unblock(s, "a.example")
+		r.block(s, "c.example")
+		if !s.Blocked.Has(ctx, "https://c.example") {
+			t.Error("a process does not know what it has blocked")
+		}
+		always(r.second, faultproxy.None)
+		want("from the copy", []string{"b.example", "c.example"}, []string{"a.example"})
+		r.proxy.Reset()
+		testutil.Eventually(t, "those of the copy go", func() bool {
+			r.clock.Advance(5 * time.Second)
+			return !s.Blocked.Has(ctx, "https://b.example")
+		})
+		want("from the first region", []string{"c.example"}, []string{"a.example"})
+	})
+
 	t.Run("without its table", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t)

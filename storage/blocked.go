@@ -266,7 +266,7 @@ func (b *Blocked) Add(ctx context.Context, h link.Host) error {
 	return b.write(ctx, h, func(ctx context.Context) error {
 		e := blockedEntity{PartitionKey: blockedPartition, RowKey: string(h)}
 		e.CreatedAt, e.CreatedAtType = dateTime(b.config.Now().Truncate(time.Second))
-		_, _, err := b.rows.insert(ctx, encode(e))
+		_, err := b.rows.write(ctx, table.Insert, encode(e), "")
 		if errors.Is(err, table.ErrExists) {
 			err = nil // the host was blocked already, and keeps its time
 		}

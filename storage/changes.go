@@ -101,7 +101,7 @@ func (c *changes) announce(ctx context.Context, names ...string) error {
 		row["RowKey"], row["Names"] = now.Format(changesSecond)+severalChanges+id,
 			strings.Join(names, "\n")
 	}
-	_, err := c.rows.upsert(ctx, encode(row))
+	_, err := c.rows.write(ctx, table.Upsert, encode(row), "")
 	return err
 }
 

@@ -16,6 +16,7 @@ import (
 	"tiney/internal/clicks"
 	"tiney/internal/link"
 	"tiney/storage/memtable"
+	"tiney/storage/table"
 )
 
 // told is all that is told of the days of a month.
@@ -158,11 +159,11 @@ func TestLargeMonth(t *testing.T) {
 	if sum > 700<<10+1<<10 || sum < 64<<10 {
 		t.Errorf("%d bytes", sum)
 	}
-	table := memtable.New(time.Now).Table("months") // has the limits of the service
-	if err := table.Create(context.Background()); err != nil {
+	months := memtable.New(time.Now).Table("months") // has the limits of the service
+	if err := months.Create(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := table.Insert(context.Background(), data); err != nil {
+	if _, err := months.Write(context.Background(), table.Write{Row: data}); err != nil {
 		t.Error(err)
 	}
 }

@@ -236,15 +236,15 @@ func (c *Clicks) save(ctx context.Context, day clicks.Day, partition string,
 			return fmt.Errorf("the counts of %s: %w in time", day, link.ErrUnavailable)
 		}
 		rows := c.batch(partition, pending)
-		retried, err := c.tables.day(day).upsertBatch(ctx, rows)
-		if errors.Is(err, table.ErrNoTable) && !retried {
+		again, err := c.tables.day(day).upsertBatch(ctx, rows)
+		if errors.Is(err, table.ErrNoTable) && !again {
 			return err // the day has become late meanwhile, and nothing of this was written
 		}
 		for _, p := range pending[:len(rows)] {
 			if err != nil {
 				p.Failed(c.config.Now())
 			} else {
-				p.Saved(retried)
+				p.Saved(again)
 			}
 		}
 		if err != nil {
@@ -355,9 +355,9 @@ func (c *Clicks) key(ctx context.Context, day clicks.Day) (clicks.Key, error) {
 		if _, err := io.ReadFull(c.config.Random, made[:]); err != nil {
 			return made, err
 		}
-		_, _, err = c.state.insert(ctx,
+		_, err = c.state.write(ctx, table.Insert,
 			encode(map[string]string{"PartitionKey": partition, "RowKey": keyRow,
-				"Key": hex.EncodeToString(made[:])}))
+				"Key": hex.EncodeToString(made[:])}), "")
 		// perhaps by an earlier try of this very call
 		if err != nil && !errors.Is(err, table.ErrExists) {
 			return made, err

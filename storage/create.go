@@ -310,7 +310,8 @@ func (c *creation) insertAs(ctx context.Context, l link.Link) error {
 	}
 	c.own.expiryETag = c.ownExpiry
 	begun, forgotten := c.s.config.Now(), c.s.cache.forgottenCount(l.Name)
-	c.own, err = c.s.links.insert(ctx, c.own)
+	var again bool
+	c.own, again, err = c.s.links.insert(ctx, c.own)
 	if err == nil {
 		c.s.cache.replace(c.own, begun, forgotten)
 	}
@@ -318,7 +319,7 @@ func (c *creation) insertAs(ctx context.Context, l link.Link) error {
 		c.repair(ctx)
 		return late
 	}
-	if c.own.retried {
+	if again {
 		// An earlier try that is stuck on its way may still be applied after this create has undone
 		// the insert.
 		c.ownExpiry, c.ownListed = "", ""

@@ -159,9 +159,10 @@ func (e *editing) try(ctx context.Context, a link.Name, change func(link.Link) (
 		err = e.until.inTime()
 	}
 	var written linkRow
+	var again bool // the write was sent more than once
 	if err == nil {
 		e.s.cache.forget(a)
-		written, err = e.s.links.replace(ctx, was.etag, next)
+		written, again, err = e.s.links.replace(ctx, was.etag, next)
 		e.s.cache.forget(a)
 		if late := e.until.inTime(); late != nil {
 			e.repair(ctx, was, next)
@@ -172,10 +173,10 @@ func (e *editing) try(ctx context.Context, a link.Name, change func(link.Link) (
 	}
 	if err != nil {
 		switch changed := errors.Is(err, table.ErrChanged); {
-		case changed && written.retried && e.once:
+		case changed && again && e.once:
 			// The edit may have been applied, its response lost, and another edit applied after it.
 			err = fmt.Errorf("%w: %w", link.ErrUnavailable, errOverwritten)
-		case changed && !written.retried && m.guard.etag != "":
+		case changed && !again && m.guard.etag != "":
 			// This try has changed nothing. If its guard stayed, the next try, and the edits of
 			// others, would have to find a free second after it. A transfer has added a row to the
 			// list of the new owner, which stays: another transfer may rely on it by now.

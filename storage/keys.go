@@ -161,7 +161,7 @@ func (k *Keys) saveUse(ctx context.Context, hash, day string) {
 		// Not an upsert, which would bring back a key that was revoked meanwhile.
 		row := encode(map[string]string{"PartitionKey": keysPartition, "RowKey": hash,
 			"LastUsedOn": day})
-		_, _, err := k.rows.merge(ctx, row, table.Any)
+		_, err := k.rows.write(ctx, table.Merge, row, table.Any)
 		return err
 	})
 	if err != nil && !errors.Is(err, table.ErrChanged) {
@@ -202,8 +202,8 @@ func (k *Keys) Create(ctx context.Context, key access.Key) error {
 	if err := d.inTime(); err != nil {
 		return err
 	}
-	_, retried, err := k.rows.insert(ctx, encodeKey(key))
-	if err != nil && !(retried && errors.Is(err, table.ErrExists)) { // an earlier try was applied
+	r, err := k.rows.write(ctx, table.Insert, encodeKey(key), "")
+	if err != nil && !(r.Again && errors.Is(err, table.ErrExists)) { // an earlier try was applied
 		return err
 	}
 	// Other creates may have inserted keys since the first count. Whichever key comes last, its
@@ -307,7 +307,7 @@ func (k *Keys) revoke(ctx context.Context, d deadline, hash string) error {
 	}
 	e := keyEntity{PartitionKey: keysPartition, RowKey: hash}
 	e.RevokedAt, e.RevokedAtType = dateTime(k.config.Now())
-	_, _, err := k.rows.replace(ctx, encode(e), table.Any)
+	_, err := k.rows.put(ctx, encode(e), table.Any)
 	if errors.Is(err, table.ErrChanged) {
 		err = nil // another process has revoked it, and that row was dropped already
 	}

@@ -390,7 +390,7 @@ func (r *reaping) unlink(ctx context.Context, d *due) (err error) {
 	}
 	r.s.cache.forget(l.Name)
 	if d.tomb != nil {
-		_, err = r.s.links.replace(ctx, l.etag, linkRow{Link: r.tombstone(l.Link)})
+		_, _, err = r.s.links.replace(ctx, l.etag, linkRow{Link: r.tombstone(l.Link)})
 	} else {
 		err = r.remove(ctx, l)
 	}

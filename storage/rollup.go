@@ -154,8 +154,8 @@ func (r *rollingUp) day(ctx context.Context, day clicks.Day) error {
 		// Also when the time is over.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.c.config.Timeout)
 		defer cancel()
-		_, err := r.c.state.upsert(ctx, encode(rollUpProgress{rollUpPartition, rollUpKey,
-			day.String(), next.String()}))
+		_, err := r.c.state.write(ctx, table.Upsert, encode(rollUpProgress{rollUpPartition,
+			rollUpKey, day.String(), next.String()}), "")
 		return err
 	}
 	var saved atomic.Int64
@@ -594,7 +594,9 @@ func (c *Clicks) dropMonth(ctx context.Context, of counted, month string) error 
 	if whose, _ := decodeDays(row); whose != of {
 		return nil
 	}
-	err = c.tables.month(month).table.Delete(ctx, clickHash(of.name), of.name, etag)
+	// Not by the store, which would create the table.
+	_, err = c.tables.month(month).table.Write(ctx,
+		table.NewDelete(clickHash(of.name), of.name, etag))
 	if errors.Is(err, table.ErrNoTable) {
 		return nil
 	}

@@ -66,19 +66,14 @@ type expiryRow struct {
 func (t *expiryTable) insert(ctx context.Context, r linkRow, at time.Time) (table.ETag, error) {
 	e := newExpiry(at, r.Name)
 	e.CreateID = r.createID
-	etag, err := t.rows.insertOnce(ctx, encode(e), e.PartitionKey, e.RowKey, r.createID)
-	if errors.Is(err, table.ErrGone) {
-		// the row was most likely ours, but another create of this alias for this very second may
-		// have written it
-		err = table.ErrExists
-	}
-	return etag, err
+	return t.rows.insertBefore(ctx, encode(e), e.PartitionKey, e.RowKey, r.createID)
 }
 
 // put makes sure that the reaper looks at a link at the given time, and returns the ETag of the
 // expiry row for that time. The row may have been there before.
 func (t *expiryTable) put(ctx context.Context, at time.Time, a link.Name) (table.ETag, error) {
-	return t.rows.upsert(ctx, encode(newExpiry(at, a)))
+	r, err := t.rows.write(ctx, table.Upsert, encode(newExpiry(at, a)), "")
+	return r.ETag, err
 }
 
 // insertFree adds a row that makes the reaper look at a link at the row's time, or in the first
@@ -87,9 +82,9 @@ func (t *expiryTable) put(ctx context.Context, at time.Time, a link.Name) (table
 func (t *expiryTable) insertFree(ctx context.Context, e expiryEntity) (rowKey, error) {
 	for {
 		e.PartitionKey, e.RowKey = expiryKey(e.ExpiresAt, link.Name(e.AliasRowKey))
-		etag, _, err := t.rows.insert(ctx, encode(e))
+		r, err := t.rows.write(ctx, table.Insert, encode(e), "")
 		if !errors.Is(err, table.ErrExists) {
-			return rowKey{e.PartitionKey, e.RowKey, etag}, err
+			return rowKey{e.PartitionKey, e.RowKey, r.ETag}, err
 		}
 		e.ExpiresAt = e.ExpiresAt.Add(time.Second)
 	}

@@ -71,17 +71,18 @@ func (t *indexTable) get(ctx context.Context, key string) (indexRow, error) {
 
 // put makes the index name l. If seen is no row, it inserts a row; otherwise it replaces seen and
 // no other row. It returns the ETag of the row. table.ErrChanged: the index has changed since seen
-// was read, or an earlier try of this very call was applied. late: an insert may still arrive.
+// was read, or an earlier try of this very call was applied. late: an insert may still arrive. A
+// late try of another write finds another ETag.
 func (t *indexTable) put(ctx context.Context, l link.Link, seen indexRow) (etag table.ETag,
 	late bool, err error) {
-	row := encodeIndex(l)
-	if seen.etag != "" && !l.ExpiresAt.IsZero() {
-		etag, _, err = t.rows.merge(ctx, row, seen.etag) // keeps the properties of other programs
-		return etag, false, err                          // a try that arrives late finds another ETag
+	var r table.Result
+	if row := encodeIndex(l); seen.etag != "" && !l.ExpiresAt.IsZero() {
+		// keeps the properties of other programs
+		r, err = t.rows.write(ctx, table.Merge, row, seen.etag)
+	} else {
+		r, err = t.rows.put(ctx, row, seen.etag) // only a replace can remove the row's expiry
 	}
-	// Only a replace can remove the row's expiry.
-	etag, retried, err := t.rows.replace(ctx, row, seen.etag)
-	return etag, retried && seen.etag == "", err
+	return r.ETag, r.Again && seen.etag == "", err
 }
 
 // drop deletes the row of a key as it was read. A row that was written since stays, which is no

@@ -30,8 +30,6 @@ type linkRow struct {
 	unknown    jsontext.Value // properties that other programs have added
 	cached     bool           // from the cache
 	absent     bool           // for the cache: see entry
-	// the write of the link was sent more than once, and an earlier try may still arrive
-	retried bool
 }
 
 // linkEntity is a row of ShortUrls on the wire: a link or a tombstone.
@@ -225,40 +223,37 @@ func decided(err error) bool {
 	return errors.Is(err, link.ErrNotFound) || errors.Is(err, link.ErrDamaged)
 }
 
-// insert makes the link durable before it returns. table.ErrExists: another link has the alias.
-// After any other error the link may or may not be there.
-func (t *linkTable) insert(ctx context.Context, r linkRow) (linkRow, error) {
-	etag, retried, err := t.rows.insert(ctx, encodeLink(r))
-	if errors.Is(err, table.ErrExists) && retried {
-		// The link there is ours if an earlier try was applied and only its response was lost.
-		there, readErr := t.get(ctx, r.Name)
-		switch {
-		case readErr == nil && there.createID == r.createID:
-			etag, err = there.etag, nil
-		case readErr != nil && !decided(readErr):
-			return r, readErr
-		}
-	}
-	r.etag, r.Version, r.retried = etag, string(etag), retried
-	return r, err
+// written returns the row as a write has left it.
+func (r linkRow) written(w table.Result) linkRow {
+	r.etag, r.Version = w.ETag, string(w.ETag)
+	return r
+}
+
+// insert makes the link durable before it returns. again: an earlier try may still arrive.
+// table.ErrExists: another link has the alias. After any other error the link may or may not be
+// there.
+func (t *linkTable) insert(ctx context.Context, r linkRow) (_ linkRow, again bool, err error) {
+	w, err := t.rows.insertOnce(ctx, encodeLink(r), linkPartition(r.Name), string(r.Name),
+		r.createID)
+	return r.written(w), w.Again, err
 }
 
 // replace writes next over the row that was read, if that row is unchanged. table.ErrChanged: the
-// row was changed.
-func (t *linkTable) replace(ctx context.Context, read table.ETag, next linkRow) (linkRow, error) {
-	etag, retried, err := t.rows.replace(ctx, encodeLink(next), read)
-	if errors.Is(err, table.ErrChanged) && retried {
+// row was changed; if again is true, perhaps by an earlier try and by others after it.
+func (t *linkTable) replace(ctx context.Context, read table.ETag, next linkRow) (_ linkRow,
+	again bool, err error) {
+	w, err := t.rows.put(ctx, encodeLink(next), read)
+	if errors.Is(err, table.ErrChanged) && w.Again {
 		there, readErr := t.get(ctx, next.Name)
 		switch {
 		case readErr == nil && (there.editID == next.editID && next.editID != "" ||
 			there.GoneReason != "" && next.GoneReason != ""):
-			return there, nil // an earlier try was applied, and its response was lost
+			return there, true, nil // an earlier try was applied, and its response was lost
 		case readErr != nil && !decided(readErr):
-			return linkRow{}, readErr
+			return linkRow{}, true, readErr
 		}
 	}
-	next.etag, next.Version, next.retried = etag, string(etag), retried
-	return next, err
+	return next.written(w), w.Again, err
 }
 
 // share sets Shared in the row that was read, if that row is unchanged. table.ErrChanged: the row
@@ -268,9 +263,9 @@ func (t *linkTable) share(ctx context.Context, r linkRow) (linkRow, error) {
 		PartitionKey, RowKey string
 		Shared               bool
 	}{linkPartition(r.Name), string(r.Name), true})
-	etag, _, err := t.rows.merge(ctx, entity, r.etag)
-	r.etag, r.Version, r.Shared = etag, string(etag), true
-	return r, err
+	w, err := t.rows.write(ctx, table.Merge, entity, r.etag)
+	r.Shared = true
+	return r.written(w), err
 }
 
 func (t *linkTable) delete(ctx context.Context, r linkRow) error {

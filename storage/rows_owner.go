@@ -40,15 +40,15 @@ type ownerTable struct{ rows *store }
 // owner's links may delete the row.
 func (t *ownerTable) insert(ctx context.Context, r linkRow) (table.ETag, error) {
 	partition, key := ownerPartition(r.Owner), ownerKey(r.Link)
-	return t.rows.insertOnce(ctx, encode(ownerEntity{PartitionKey: partition, RowKey: key,
+	return t.rows.insertBefore(ctx, encode(ownerEntity{PartitionKey: partition, RowKey: key,
 		CreateID: r.createID}), partition, key, r.createID)
 }
 
 // put adds a link to the list of its owner. If it is there already, its row gets another ETag, so
 // that nobody who has read the row before deletes it.
 func (t *ownerTable) put(ctx context.Context, r linkRow) error {
-	_, err := t.rows.upsert(ctx, encode(ownerEntity{PartitionKey: ownerPartition(r.Owner),
-		RowKey: ownerKey(r.Link), CreateID: r.createID}))
+	_, err := t.rows.write(ctx, table.Upsert, encode(ownerEntity{
+		PartitionKey: ownerPartition(r.Owner), RowKey: ownerKey(r.Link), CreateID: r.createID}), "")
 	return err
 }
 

@@ -97,8 +97,8 @@ func (s *Reaps) add(ctx context.Context, run link.ReapRun) error {
 			return err
 		}
 		stats.Add(run)
-		_, retried, err := s.rows.replace(ctx, encodeReaps(stats), etag)
-		if !errors.Is(err, table.ErrChanged) || retried { // an earlier try may have been applied
+		r, err := s.rows.put(ctx, encodeReaps(stats), etag)
+		if !errors.Is(err, table.ErrChanged) || r.Again { // an earlier try may have been applied
 			return err
 		}
 	}

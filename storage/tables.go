@@ -16,20 +16,13 @@ import (
 // Table is all that this package knows of a table, whether it is in Azure (package table, whose
 // Table says what each method does) or in memory (package memtable).
 //
-// Every error is a link.ErrUnavailable. Retried: the call was sent more than once, so an earlier
-// try may have been applied although its response was lost, or may still be applied.
+// Every error is a link.ErrUnavailable.
 type Table interface {
 	Name() string
 	Get(ctx context.Context, partition, key string, properties ...string) (row []byte,
 		etag table.ETag, err error)
-	Insert(ctx context.Context, row []byte) (etag table.ETag, retried bool, err error)
-	Upsert(ctx context.Context, row []byte) (table.ETag, error)
-	Replace(ctx context.Context, row []byte, read table.ETag) (etag table.ETag, retried bool,
-		err error)
-	Merge(ctx context.Context, row []byte, read table.ETag) (etag table.ETag, retried bool,
-		err error)
-	Delete(ctx context.Context, partition, key string, read table.ETag) error
-	Batch(ctx context.Context, writes []table.Write) (retried bool, err error)
+	Write(ctx context.Context, w table.Write) (table.Result, error)
+	Batch(ctx context.Context, writes []table.Write) (again bool, err error)
 	List(ctx context.Context, q table.Query, page func(rows [][]byte) error) error
 	Create(ctx context.Context) error
 	Drop(ctx context.Context) error
@@ -110,78 +103,65 @@ func (t *store) earlier(ctx context.Context, now time.Time) (time.Time, error) {
 	return now, err
 }
 
-// insert adds a row. table.ErrExists: a row with that key is there.
-func (t *store) insert(ctx context.Context, row []byte) (etag table.ETag, retried bool, err error) {
+// write makes one write. Only a Replace or Merge goes by the ETag.
+func (t *store) write(ctx context.Context, kind table.Kind, row []byte, read table.ETag) (
+	table.Result, error) {
+	return t.do(ctx, table.Write{Kind: kind, Row: row, Read: read})
+}
+
+func (t *store) do(ctx context.Context, w table.Write) (r table.Result, err error) {
 	err = t.made(ctx, func() error {
-		var again bool
-		etag, again, err = t.table.Insert(ctx, row)
-		retried = retried || again
+		again := r.Again
+		r, err = t.table.Write(ctx, w)
+		r.Again = r.Again || again
 		return err
 	})
-	return etag, retried, err
+	return r, err
+}
+
+// put writes a row in place of what was read, or inserts it if read is "". table.ErrChanged: what is
+// there is not what was read.
+func (t *store) put(ctx context.Context, row []byte, read table.ETag) (table.Result, error) {
+	if read != "" {
+		return t.write(ctx, table.Replace, row, read)
+	}
+	r, err := t.write(ctx, table.Insert, row, "")
+	if errors.Is(err, table.ErrExists) {
+		err = fmt.Errorf("%w: %w", table.ErrChanged, err)
+	}
+	return r, err
 }
 
 // insertOnce inserts a row that contains the id of the operation that creates it. table.ErrExists:
-// the row that is there has another id. table.ErrGone: a row was there, and is gone before its id
-// could be read.
-//
-// It returns the ETag by which the row may be deleted again. The ETag is "" if the row must not be
-// deleted, because an earlier try of the insert may still arrive after the delete.
-func (t *store) insertOnce(ctx context.Context, row []byte, partition, key, id string) (table.ETag,
-	error) {
-	etag, retried, err := t.insert(ctx, row)
-	if !retried {
-		return etag, err
-	}
-	if errors.Is(err, table.ErrExists) {
-		var data []byte
-		if data, _, err = t.get(ctx, partition, key); err != nil {
-			return "", err
-		}
+// the row that is there has another id, or is gone before its id could be read.
+func (t *store) insertOnce(ctx context.Context, row []byte, partition, key, id string) (
+	table.Result, error) {
+	r, err := t.write(ctx, table.Insert, row, "")
+	if r.Again && errors.Is(err, table.ErrExists) {
+		data, etag, readErr := t.get(ctx, partition, key, "CreateId")
 		var there struct {
 			CreateID string `json:"CreateId"`
 		}
-		if json.Unmarshal(data, &there) != nil || there.CreateID != id {
-			return "", table.ErrExists
+		switch {
+		case readErr != nil && !errors.Is(readErr, table.ErrGone):
+			return r, readErr
+		case json.Unmarshal(data, &there) == nil && there.CreateID == id:
+			r.ETag, err = etag, nil // an earlier try was applied, and its response was lost
 		}
 	}
-	return "", err
+	return r, err
 }
 
-// upsert writes a row's properties, whether there is a row with that key or not.
-func (t *store) upsert(ctx context.Context, row []byte) (etag table.ETag, err error) {
-	err = t.made(ctx, func() error {
-		etag, err = t.table.Upsert(ctx, row)
-		return err
-	})
-	return etag, err
-}
-
-// replace overwrites a row that was read, or inserts it if read is "". table.ErrChanged: the row is
-// not as it was read. If retried is true, an earlier try of this very call may have changed it.
-func (t *store) replace(ctx context.Context, row []byte, read table.ETag) (etag table.ETag,
-	retried bool, err error) {
-	if read == "" {
-		if etag, retried, err = t.insert(ctx, row); errors.Is(err, table.ErrExists) {
-			err = fmt.Errorf("%w: %w", table.ErrChanged, err)
-		}
-		return etag, retried, err
+// insertBefore is insertOnce for a row that leads to a link which is inserted after it. It returns
+// the ETag by which the row may be deleted if that fails. The ETag is "" if the row must not be
+// deleted, since an earlier try of its insert may arrive after the delete.
+func (t *store) insertBefore(ctx context.Context, row []byte, partition, key, id string) (
+	table.ETag, error) {
+	r, err := t.insertOnce(ctx, row, partition, key, id)
+	if r.Again {
+		return "", err
 	}
-	err = t.made(ctx, func() error {
-		etag, retried, err = t.table.Replace(ctx, row, read)
-		return err
-	})
-	return etag, retried, err
-}
-
-// merge overwrites properties of a row that was read. Its errors are those of replace.
-func (t *store) merge(ctx context.Context, row []byte, read table.ETag) (etag table.ETag,
-	retried bool, err error) {
-	err = t.made(ctx, func() error {
-		etag, retried, err = t.table.Merge(ctx, row, read)
-		return err
-	})
-	return etag, retried, err
+	return r.ETag, err
 }
 
 // rowKey is the key of a row, and the ETag by which it was read.
@@ -193,7 +173,8 @@ type rowKey struct {
 // delete deletes a row if it is unchanged since it was read. A row that is gone is no error.
 // table.ErrChanged: the row was written since.
 func (t *store) delete(ctx context.Context, r rowKey) error {
-	return t.made(ctx, func() error { return t.table.Delete(ctx, r.partition, r.key, r.etag) })
+	_, err := t.do(ctx, table.NewDelete(r.partition, r.key, r.etag))
+	return err
 }
 
 // deleteBatch deletes up to table.MaxBatch rows of one partition in one call: all of them if each
@@ -208,7 +189,7 @@ func (t *store) deleteBatch(ctx context.Context, rows []rowKey) error {
 }
 
 // upsertBatch upserts up to table.MaxBatch rows of one partition in one call: all of them or none.
-func (t *store) upsertBatch(ctx context.Context, rows [][]byte) (retried bool, err error) {
+func (t *store) upsertBatch(ctx context.Context, rows [][]byte) (again bool, err error) {
 	writes := make([]table.Write, len(rows))
 	for i, row := range rows {
 		writes[i] = table.Write{Kind: table.Upsert, Row: row}
@@ -216,14 +197,13 @@ func (t *store) upsertBatch(ctx context.Context, rows [][]byte) (retried bool, e
 	return t.batch(ctx, writes)
 }
 
-func (t *store) batch(ctx context.Context, writes []table.Write) (retried bool, err error) {
+func (t *store) batch(ctx context.Context, writes []table.Write) (again bool, err error) {
 	err = t.made(ctx, func() error {
-		var again bool
-		again, err = t.table.Batch(ctx, writes)
-		retried = retried || again
+		sentAgain, err := t.table.Batch(ctx, writes)
+		again = again || sentAgain
 		return err
 	})
-	return retried, err
+	return again, err
 }
 
 // list lists rows, page by page, until page returns an error. A table that is missing is empty.

@@ -5,7 +5,6 @@ package memtable
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -149,63 +148,19 @@ func (t *Table) Get(ctx context.Context, partition, key string, properties ...st
 	return data, etag, err
 }
 
-// Insert adds a row. table.ErrExists: a row with that key is there.
-func (t *Table) Insert(ctx context.Context, data []byte) (table.ETag, bool, error) {
-	etag, err := t.write(ctx, "InsertEntity", table.Write{Kind: table.Insert, Row: data})
-	return etag, false, err
-}
-
-// Upsert writes a row's properties, whether there is a row with that key or not.
-func (t *Table) Upsert(ctx context.Context, data []byte) (table.ETag, error) {
-	return t.write(ctx, "UpsertEntity", table.Write{Kind: table.Upsert, Row: data})
-}
-
-// Replace writes a row in place of what was read, if that is unchanged. table.ErrChanged: it is
-// not.
-func (t *Table) Replace(ctx context.Context, data []byte, read table.ETag) (table.ETag, bool,
-	error) {
-	etag, err := t.write(ctx, "UpdateEntity", table.Write{Kind: table.Replace, Row: data,
-		Read: read})
-	return etag, false, changed(err)
-}
-
-// Merge is Replace, but properties that the new row lacks stay as they are.
-func (t *Table) Merge(ctx context.Context, data []byte, read table.ETag) (table.ETag, bool, error) {
-	etag, err := t.write(ctx, "UpdateEntity", table.Write{Kind: table.Merge, Row: data, Read: read})
-	return etag, false, changed(err)
-}
-
-func changed(err error) error {
-	if errors.Is(err, table.ErrGone) {
-		return fmt.Errorf("%w: %w", table.ErrChanged, err)
-	}
-	return err
-}
-
-// Delete deletes a row if it is unchanged since it was read; a row that is gone is fine.
-// table.ErrChanged: it was written since, or read is "".
-func (t *Table) Delete(ctx context.Context, partition, key string, read table.ETag) error {
-	if read == "" {
-		return fmt.Errorf("DeleteEntity %s: no ETag: %w", t.name, table.ErrChanged)
-	}
-	_, err := t.write(ctx, "DeleteEntity", table.NewDelete(partition, key, read))
-	if errors.Is(err, table.ErrGone) {
-		return nil
-	}
-	return err
-}
-
-func (t *Table) write(ctx context.Context, operation string, w table.Write) (etag table.ETag,
-	err error) {
-	err = t.do(ctx, operation, func(all *rows) error {
-		r, err := t.service.prepare(all, w)
-		if err == nil {
-			etag = r.etag
-			all.put(r, w.Kind == table.Delete)
-		}
-		return err
+// Write makes one write.
+func (t *Table) Write(ctx context.Context, w table.Write) (table.Result, error) {
+	return w.Do(t.name, func() (result table.Result, err error) {
+		err = t.do(ctx, w.Kind.Operation(), func(all *rows) error {
+			r, err := t.service.prepare(all, w)
+			if err == nil {
+				result.ETag = r.etag
+				all.put(r, w.Kind == table.Delete)
+			}
+			return err
+		})
+		return result, err
 	})
-	return etag, err
 }
 
 // Batch makes up to table.MaxBatch writes of different rows of one partition: all of them or none.
@@ -215,7 +170,7 @@ func (t *Table) Batch(ctx context.Context, writes []table.Write) (bool, error) {
 		keys := map[string]bool{}
 		var next []*row
 		for _, w := range writes {
-			if w.Kind >= table.Replace && w.Read == "" {
+			if w.Conditional() && w.Read == "" {
 				return fmt.Errorf("%w: a write without an ETag", link.ErrUnavailable)
 			}
 			r, err := t.service.prepare(all, w)
@@ -248,9 +203,9 @@ func (s *Service) prepare(all *rows, w table.Write) (*row, error) {
 	switch {
 	case w.Kind == table.Insert && there != nil:
 		return nil, table.ErrExists
-	case w.Kind >= table.Replace && there == nil:
+	case w.Conditional() && there == nil:
 		return nil, table.ErrGone
-	case w.Kind >= table.Replace && w.Read != table.Any && w.Read != there.etag:
+	case w.Conditional() && w.Read != table.Any && w.Read != there.etag:
 		return nil, table.ErrChanged
 	}
 	if there != nil && (w.Kind == table.Upsert || w.Kind == table.Merge) {

@@ -111,11 +111,11 @@ func TestRefused(t *testing.T) {
 		many(253):         false,
 		`"P":"unfinished`: false,
 	} {
-		_, err := rows.Upsert(t.Context(), row("a", "b", members))
+		_, err := rows.Write(t.Context(), table.Write{Kind: table.Upsert, Row: row("a", "b", members)})
 		if fits && err != nil || !fits && !errors.Is(err, link.ErrUnavailable) {
 			t.Errorf("%.80s: %v", members, err)
 		}
-		if err := rows.Delete(t.Context(), "a", "b", table.Any); err != nil {
+		if _, err := rows.Write(t.Context(), table.NewDelete("a", "b", table.Any)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -169,7 +169,7 @@ func TestRowsAreKept(t *testing.T) {
 	rows := newTable(t)
 	const members = `"Half":"x\ud83dy","Number":1e3,"Text":"\u003ca\u003e"` // in the order of names
 	sent := row("a", "b", members)
-	if _, _, err := rows.Insert(t.Context(), sent); err != nil {
+	if _, err := rows.Write(t.Context(), table.Write{Row: sent}); err != nil {
 		t.Fatal(err)
 	}
 	clear(sent)
@@ -225,9 +225,9 @@ func TestOrder(t *testing.T) {
 		partition, k, _ := strings.Cut(key, "/")
 		var err error
 		if there[key] = i < 10_000 || random.IntN(3) == 0; there[key] { // more and more, then fewer
-			_, err = rows.Upsert(t.Context(), row(partition, k, ""))
+			_, err = rows.Write(t.Context(), table.Write{Kind: table.Upsert, Row: row(partition, k, "")})
 		} else {
-			err = rows.Delete(t.Context(), partition, k, table.Any)
+			_, err = rows.Write(t.Context(), table.NewDelete(partition, k, table.Any))
 			delete(there, key)
 		}
 		if err != nil {
@@ -243,7 +243,7 @@ func TestOrder(t *testing.T) {
 func TestConcurrentWrites(t *testing.T) {
 	t.Parallel()
 	rows := newTable(t)
-	etag, _, err := rows.Insert(t.Context(), row("a", "b", ""))
+	made, err := rows.Write(t.Context(), table.Write{Row: row("a", "b", "")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,8 @@ func TestConcurrentWrites(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range errs {
 		all.Go(func() {
-			_, _, errs[i] = rows.Merge(context.Background(), row("a", "b", ""), etag)
+			_, errs[i] = rows.Write(context.Background(), table.Write{Kind: table.Merge,
+				Row: row("a", "b", ""), Read: made.ETag})
 		})
 	}
 	all.Wait()

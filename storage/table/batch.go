@@ -18,57 +18,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
-	"github.com/go-json-experiment/json"
 
 	"tiney/internal/link"
 )
-
-// Kind is what a Write of a batch does.
-type Kind int
-
-// The kinds of writes. Each is what the method of that name does.
-const (
-	Insert Kind = iota
-	Upsert
-	Replace
-	Merge
-	Delete
-)
-
-var methods = [...]string{Insert: http.MethodPost, Upsert: http.MethodPatch,
-	Replace: http.MethodPut, Merge: http.MethodPatch, Delete: http.MethodDelete}
-
-// Write is one write of a batch.
-type Write struct {
-	Kind Kind
-	Row  []byte // of a Delete, the keys alone
-	Read ETag   // of a Replace, Merge or Delete
-}
-
-// NewDelete returns the Write that deletes a row as it was read.
-func NewDelete(partition, key string, read ETag) Write {
-	row, err := json.Marshal(keys{partition, key})
-	if err != nil {
-		panic(err) // keys that storage has returned are valid UTF-8
-	}
-	return Write{Kind: Delete, Row: row, Read: read}
-}
-
-// keys are the keys of a row.
-type keys struct{ PartitionKey, RowKey string }
-
-// keysOf returns the keys of a row. The product's rows begin with them, so that the rest of a row,
-// which may be long, need not be read.
-func keysOf(row []byte) (k keys, err error) {
-	if rest, ok := bytes.CutPrefix(row, []byte(`{"PartitionKey":"`)); ok {
-		partition, rest, _ := bytes.Cut(rest, []byte(`","RowKey":"`))
-		key, _, ok := bytes.Cut(rest, []byte(`"`))
-		if ok && !bytes.ContainsAny(partition, `"\`) && !bytes.ContainsRune(key, '\\') {
-			return keys{string(partition), string(key)}, nil
-		}
-	}
-	return k, json.Unmarshal(row, &k)
-}
 
 // maxBatchBytes is the service's own limit of a batch.
 const maxBatchBytes = 4 << 20
@@ -95,8 +47,9 @@ var unsent = []aztables.TransactionAction{{ActionType: aztables.TransactionTypeD
 
 // Batch makes up to MaxBatch writes of different rows of one partition in one call: all of them or
 // none. No error says which row is to blame, and an earlier try whose response was lost may have
-// been applied. ErrExists, ErrGone, ErrChanged: one of the rows was not as it had to be.
-func (t *Table) Batch(ctx context.Context, writes []Write) (retried bool, err error) {
+// been applied. again: as in Result. ErrExists, ErrGone, ErrChanged: one of the rows was not as it
+// had to be.
+func (t *Table) Batch(ctx context.Context, writes []Write) (again bool, err error) {
 	b, err := t.newBatch(writes)
 	if err != nil {
 		return false, fmt.Errorf("SubmitTransaction %s: %w: %w", t.name, link.ErrUnavailable, err)

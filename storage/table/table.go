@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
@@ -141,12 +140,11 @@ type Table struct {
 // Name returns the name of the table.
 func (t *Table) Name() string { return t.name }
 
-// do makes one call. Retried: it was sent more than once, so an earlier try may have been applied
-// although its response never came, or may still be.
-func (t *Table) do(ctx context.Context, name string, send func(context.Context) error) (bool,
-	error) {
+// do makes one call. again: it was sent more than once.
+func (t *Table) do(ctx context.Context, name string, send func(context.Context) error) (again bool,
+	err error) {
 	ctx, c := WithCall(ctx, name+" "+t.name)
-	err := classify(c.name, send(ctx))
+	err = classify(c.name, send(ctx))
 	return c.tries > 1, err
 }
 
@@ -216,72 +214,6 @@ func (t *Table) read(ctx context.Context, partition, key string) (resp *http.Res
 		return err
 	})
 	return resp, err
-}
-
-// Insert adds a row. ErrExists: a row with that key is there; if retried, perhaps by an earlier try
-// of this very call whose response was lost.
-func (t *Table) Insert(ctx context.Context, row []byte) (etag ETag, retried bool, err error) {
-	retried, err = t.do(ctx, "InsertEntity", func(ctx context.Context) error {
-		resp, err := t.client.AddEntity(ctx, row, nil)
-		etag = ETag(resp.ETag)
-		return err
-	})
-	return etag, retried, err
-}
-
-// Upsert writes a row's properties, whether there is a row with that key or not. The row gets a new
-// ETag, so that nothing deletes it by an older one.
-func (t *Table) Upsert(ctx context.Context, row []byte) (etag ETag, err error) {
-	_, err = t.do(ctx, "UpsertEntity", func(ctx context.Context) error {
-		resp, err := t.client.UpsertEntity(ctx, row,
-			&aztables.UpsertEntityOptions{UpdateMode: aztables.UpdateModeMerge})
-		etag = ETag(resp.ETag)
-		return err
-	})
-	return etag, err
-}
-
-// Replace writes a row in place of what was read, if that is unchanged. ErrChanged: it is not; if
-// retried, perhaps by an earlier try of this very call.
-func (t *Table) Replace(ctx context.Context, row []byte, read ETag) (ETag, bool, error) {
-	return t.update(ctx, row, read, aztables.UpdateModeReplace)
-}
-
-// Merge is Replace, but properties that the new row lacks stay as they are.
-func (t *Table) Merge(ctx context.Context, row []byte, read ETag) (ETag, bool, error) {
-	return t.update(ctx, row, read, aztables.UpdateModeMerge)
-}
-
-func (t *Table) update(ctx context.Context, row []byte, read ETag, mode aztables.UpdateMode) (
-	etag ETag, retried bool, err error) {
-	options := &aztables.UpdateEntityOptions{IfMatch: (*azcore.ETag)(&read), UpdateMode: mode}
-	retried, err = t.do(ctx, "UpdateEntity", func(ctx context.Context) error {
-		resp, err := t.client.UpdateEntity(withBody(ctx, row), row, options)
-		etag = ETag(resp.ETag)
-		return err
-	})
-	if errors.Is(err, ErrGone) {
-		err = fmt.Errorf("%w: %w", ErrChanged, err)
-	}
-	return etag, retried, err
-}
-
-// Delete deletes a row if it is unchanged since it was read; a row that is gone is fine.
-// ErrChanged: it was written since, or read is "".
-func (t *Table) Delete(ctx context.Context, partition, key string, read ETag) error {
-	if read == "" {
-		// The SDK would send "*", and delete whatever is there now.
-		return fmt.Errorf("DeleteEntity %s: no ETag: %w", t.name, ErrChanged)
-	}
-	_, err := t.do(ctx, "DeleteEntity", func(ctx context.Context) error {
-		_, err := t.client.DeleteEntity(ctx, partition, key,
-			&aztables.DeleteEntityOptions{IfMatch: (*azcore.ETag)(&read)})
-		return err
-	})
-	if errors.Is(err, ErrGone) {
-		return nil
-	}
-	return err
 }
 
 // List lists rows, page by page, until page returns an error. A page may have fewer rows than asked

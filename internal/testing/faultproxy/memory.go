@@ -76,14 +76,13 @@ var (
 
 // result is the result of a call.
 type result struct {
-	row     []byte
-	etag    table.ETag
-	at      time.Time
-	rows    [][]byte
-	names   []string // of tables
-	next    memtable.Position
-	retried bool
-	err     error
+	table.Result
+	row   []byte
+	at    time.Time
+	rows  [][]byte
+	names []string // of tables
+	next  memtable.Position
+	err   error
 }
 
 // do makes the tries of a call. It stops waiting for a try that gets no response in time, but the
@@ -106,7 +105,7 @@ func (t *memoryTable) do(ctx context.Context, call Call,
 			limit = table.Timeout
 		}
 		got, again := t.try(ctx, limit, call, apply)
-		got.retried = try > 1
+		got.Again = try > 1
 		if !again || try == tries || ctx.Err() != nil {
 			return got
 		}
@@ -161,7 +160,7 @@ func (t *memoryTable) pass(ctx context.Context, call Call,
 	case NotFound:
 		return result{err: table.ErrGone}, false
 	case Lie:
-		return result{etag: "W/\"lie\""}, false
+		return result{Result: table.Result{ETag: "W/\"lie\""}}, false
 	case Freeze:
 		<-ctx.Done()
 		return result{err: table.Classify(call.Operation+" "+t.Name(), ctx.Err())}, true
@@ -201,12 +200,12 @@ func (p *Proxy) failed(call Call) error {
 
 type faultKey struct{}
 
-// known returns the ETag that a call is conditional on, or Any under the fault Unconditional.
-func known(ctx context.Context, read table.ETag) table.ETag {
-	if ctx.Value(faultKey{}) == Unconditional {
+// known returns the ETag that a write is conditional on, Any under the fault Unconditional.
+func known(ctx context.Context, w table.Write) table.ETag {
+	if w.Conditional() && ctx.Value(faultKey{}) == Unconditional {
 		return table.Any
 	}
-	return read
+	return w.Read
 }
 
 func (t *memoryTable) Create(ctx context.Context) error {
@@ -253,81 +252,38 @@ func (t *memoryTable) Get(ctx context.Context, partition, key string, properties
 	table.ETag, error) {
 	got := t.do(ctx, Call{Operation: "GetEntity", Partition: partition,
 		Key: key}, func(ctx context.Context) (got result) {
-		got.row, got.etag, got.err = t.Table.Get(ctx, partition, key, properties...)
+		got.row, got.ETag, got.err = t.Table.Get(ctx, partition, key, properties...)
 		return got
 	})
-	return got.row, got.etag, got.err
+	return got.row, got.ETag, got.err
 }
 
-func (t *memoryTable) Insert(ctx context.Context, row []byte) (table.ETag, bool, error) {
-	got := t.do(ctx, insert(row), func(ctx context.Context) (got result) {
-		got.etag, _, got.err = t.Table.Insert(ctx, row)
-		return got
+func (t *memoryTable) Write(ctx context.Context, w table.Write) (table.Result, error) {
+	return w.Do(t.Name(), func() (table.Result, error) {
+		call := Call{Operation: w.Kind.Operation(), Bytes: len(w.Row)}
+		call.Partition, call.Key = keysOf(w.Row)
+		switch w.Kind {
+		case table.Insert:
+			call.Partition = "" // as on the wire
+		case table.Upsert:
+			call.Operation = table.Merge.Operation() // the two differ only in a header
+		case table.Delete:
+			call.Bytes = 0
+		}
+		got := t.do(ctx, call, func(ctx context.Context) (got result) {
+			conditional := w
+			conditional.Read = known(ctx, w)
+			got.Result, got.err = t.Table.Write(ctx, conditional)
+			return got
+		})
+		return got.Result, got.err
 	})
-	return got.etag, got.retried, got.err
-}
-
-func (t *memoryTable) Upsert(ctx context.Context, row []byte) (table.ETag, error) {
-	got := t.do(ctx, update(row), func(ctx context.Context) (got result) {
-		got.etag, got.err = t.Table.Upsert(ctx, row)
-		return got
-	})
-	return got.etag, got.err
-}
-
-func (t *memoryTable) Replace(ctx context.Context, row []byte, read table.ETag) (table.ETag, bool,
-	error) {
-	got := t.do(ctx, update(row), func(ctx context.Context) (got result) {
-		got.etag, _, got.err = t.Table.Replace(ctx, row, known(ctx, read))
-		return got
-	})
-	return got.etag, got.retried, changed(got.err)
-}
-
-func (t *memoryTable) Merge(ctx context.Context, row []byte, read table.ETag) (table.ETag, bool,
-	error) {
-	got := t.do(ctx, update(row), func(ctx context.Context) (got result) {
-		got.etag, _, got.err = t.Table.Merge(ctx, row, known(ctx, read))
-		return got
-	})
-	return got.etag, got.retried, changed(got.err)
-}
-
-// changed returns the error of an update. An update whose row a fault says is gone counts as
-// changed.
-func changed(err error) error {
-	if errors.Is(err, table.ErrGone) {
-		return fmt.Errorf("%w: %w", table.ErrChanged, err)
-	}
-	return err
-}
-
-// insert returns a call without a partition, like an insert on the wire.
-func insert(row []byte) Call {
-	_, key := keysOf(row)
-	return Call{Operation: "InsertEntity", Key: key, Bytes: len(row)}
-}
-
-func update(row []byte) Call {
-	partition, key := keysOf(row)
-	return Call{Operation: "UpdateEntity", Partition: partition, Key: key, Bytes: len(row)}
 }
 
 func keysOf(row []byte) (partition, key string) {
 	var e struct{ PartitionKey, RowKey string }
 	_ = json.Unmarshal(row, &e)
 	return e.PartitionKey, e.RowKey
-}
-
-func (t *memoryTable) Delete(ctx context.Context, partition, key string, read table.ETag) error {
-	if read == "" {
-		return t.Table.Delete(ctx, partition, key, read) // this makes no call
-	}
-	err := t.do(ctx, Call{Operation: "DeleteEntity", Partition: partition,
-		Key: key}, func(ctx context.Context) result {
-		return result{err: t.Table.Delete(ctx, partition, key, known(ctx, read))}
-	}).err
-	return unlessGone(err)
 }
 
 func unlessGone(err error) error {
@@ -342,16 +298,14 @@ func (t *memoryTable) Batch(ctx context.Context, writes []table.Write) (bool, er
 	call := Call{Operation: batch, Partition: partition, Key: key, Rows: len(writes)}
 	for _, w := range writes {
 		call.Bytes += len(w.Row)
-		if w.Kind >= table.Replace && w.Read == "" {
+		if w.Conditional() && w.Read == "" {
 			return false, fmt.Errorf("a write without an ETag: %w", link.ErrUnavailable)
 		}
 	}
 	got := t.do(ctx, call, func(ctx context.Context) (got result) {
 		conditional := slices.Clone(writes)
 		for i, w := range writes {
-			if w.Kind >= table.Replace {
-				conditional[i].Read = known(ctx, w.Read)
-			}
+			conditional[i].Read = known(ctx, w)
 		}
 		if ctx.Value(faultKey{}) == Twice {
 			_, _ = t.Table.Batch(ctx, others(writes))
@@ -359,7 +313,7 @@ func (t *memoryTable) Batch(ctx context.Context, writes []table.Write) (bool, er
 		_, got.err = t.Table.Batch(ctx, conditional)
 		return got
 	})
-	return got.retried, got.err
+	return got.Again, got.err
 }
 
 // others returns a batch of counts as if another process had made it.

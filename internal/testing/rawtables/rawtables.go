@@ -167,7 +167,7 @@ func (r *Tables) Put(table string, e Entity) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	_, _, err = r.open(table).Replace(patient, data, storagetable.Any)
+	err = r.write(table, storagetable.Replace, data)
 	if errors.Is(err, storagetable.ErrChanged) || errors.Is(err, storagetable.ErrNoTable) {
 		err = r.add(table, e)
 	}
@@ -176,11 +176,18 @@ func (r *Tables) Put(table string, e Entity) {
 	}
 }
 
+func (r *Tables) write(table string, kind storagetable.Kind, row []byte) error {
+	_, err := r.open(table).Write(patient, storagetable.Write{Kind: kind, Row: row,
+		Read: storagetable.Any})
+	return err
+}
+
 // Drop deletes a row, which must exist.
 func (r *Tables) Drop(table string, e Entity) {
 	r.t.Helper()
 	partition, key := e["PartitionKey"].(string), e["RowKey"].(string)
-	if err := r.open(table).Delete(patient, partition, key, storagetable.Any); err != nil {
+	w := storagetable.NewDelete(partition, key, storagetable.Any)
+	if _, err := r.open(table).Write(patient, w); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -308,7 +315,7 @@ func (r *Tables) PutAll(table string, rows []Entity) {
 func (r *Tables) add(table string, e Entity) error {
 	data, err := json.Marshal(e)
 	if err == nil {
-		_, _, err = r.open(table).Insert(patient, data)
+		err = r.write(table, storagetable.Insert, data)
 	}
 	return err
 }
@@ -455,7 +462,7 @@ func (r *Tables) Disable(alias string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	_, _, err = r.open(r.Links).Merge(patient, data, storagetable.Any)
+	err = r.write(r.Links, storagetable.Merge, data)
 	if err != nil && !errors.Is(err, storagetable.ErrChanged) {
 		r.t.Error(err)
 	}

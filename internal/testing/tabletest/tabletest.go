@@ -105,12 +105,25 @@ func (s *suite) is(err, want error, what string) {
 
 func (s *suite) put(r row) table.ETag {
 	s.Helper()
-	etag, retried, err := s.table.Insert(s.Context(), r.encode())
-	s.ok(err)
-	if retried || etag == "" {
-		s.Errorf("retried %t, ETag %q", retried, etag)
+	etag, err := s.write(table.Insert, r, "")
+	if s.ok(err); etag == "" {
+		s.Error("no ETag")
 	}
 	return etag
+}
+
+func (s *suite) write(kind table.Kind, r row, read table.ETag) (table.ETag, error) {
+	s.Helper()
+	w, err := s.table.Write(s.Context(), table.Write{Kind: kind, Row: r.encode(), Read: read})
+	if w.Again {
+		s.Error("it was sent more than once")
+	}
+	return w.ETag, err
+}
+
+func (s *suite) drop(partition, key string, read table.ETag) error {
+	_, err := s.table.Write(s.Context(), table.NewDelete(partition, key, read))
+	return err
 }
 
 // get returns a row and its ETag. It removes the properties that storage itself adds.
@@ -215,13 +228,19 @@ func (s *suite) recreate() {
 // calls returns one call of each method that needs the table.
 func (s *suite) calls(ctx context.Context) map[string]func() error {
 	data := newRow("a", "b").encode()
+	write := func(kind table.Kind) func() error {
+		return func() error {
+			_, err := s.table.Write(ctx, table.Write{Kind: kind, Row: data, Read: table.Any})
+			return err
+		}
+	}
 	return map[string]func() error{
 		"get":     func() error { _, _, err := s.table.Get(ctx, "a", "b"); return err },
-		"insert":  func() error { _, _, err := s.table.Insert(ctx, data); return err },
-		"upsert":  func() error { _, err := s.table.Upsert(ctx, data); return err },
-		"replace": func() error { _, _, err := s.table.Replace(ctx, data, table.Any); return err },
-		"merge":   func() error { _, _, err := s.table.Merge(ctx, data, table.Any); return err },
-		"delete":  func() error { return s.table.Delete(ctx, "a", "b", table.Any) },
+		"insert":  write(table.Insert),
+		"upsert":  write(table.Upsert),
+		"replace": write(table.Replace),
+		"merge":   write(table.Merge),
+		"delete":  write(table.Delete),
 		"list": func() error {
 			return s.table.List(ctx, table.Query{}, func([][]byte) error { return nil })
 		},
@@ -245,7 +264,7 @@ func (s *suite) missing() {
 
 func (s *suite) insert() {
 	first := s.put(newRow("a", "b", "Text", "one"))
-	_, _, err := s.table.Insert(s.Context(), newRow("a", "b", "Text", "two").encode())
+	_, err := s.write(table.Insert, newRow("a", "b", "Text", "two"), "")
 	s.is(err, table.ErrExists, "again")
 	if etag := s.want("a", "b", newRow("a", "b", "Text", "one")); etag != first {
 		s.Errorf("read %q, written %q", etag, first)
@@ -257,65 +276,61 @@ func (s *suite) insert() {
 }
 
 func (s *suite) upsert() {
-	inserted, err := s.table.Upsert(s.Context(), newRow("a", "b", "One", "1", "Two", "2").encode())
+	inserted, err := s.write(table.Upsert, newRow("a", "b", "One", "1", "Two", "2"), "")
 	s.ok(err)
-	merged, err := s.table.Upsert(s.Context(), newRow("a", "b", "Two", "two").encode())
+	merged, err := s.write(table.Upsert, newRow("a", "b", "Two", "two"), "")
 	s.ok(err)
 	etag := s.want("a", "b", newRow("a", "b", "One", "1", "Two", "two"))
 	if inserted == "" || merged == "" || inserted == merged || etag != merged {
 		s.Errorf("ETags %q, %q, %q", inserted, merged, etag)
 	}
-	same, err := s.table.Upsert(s.Context(), newRow("a", "b", "Two", "two").encode())
+	same, err := s.write(table.Upsert, newRow("a", "b", "Two", "two"), "")
 	if s.ok(err); same == merged {
 		s.Error("a write of the same values keeps the ETag")
 	}
 }
 
 func (s *suite) update() {
-	ctx := s.Context()
 	old := s.put(newRow("a", "b", "One", "1", "Two", "2"))
-	merged, retried, err := s.table.Merge(ctx, newRow("a", "b", "Two", "two").encode(), old)
-	if s.ok(err); retried {
-		s.Error("retried")
-	}
+	merged, err := s.write(table.Merge, newRow("a", "b", "Two", "two"), old)
+	s.ok(err)
 	s.want("a", "b", newRow("a", "b", "One", "1", "Two", "two"))
-	replaced, _, err := s.table.Replace(ctx, newRow("a", "b", "Three", "3").encode(), merged)
+	replaced, err := s.write(table.Replace, newRow("a", "b", "Three", "3"), merged)
 	s.ok(err)
 	if etag := s.want("a", "b", newRow("a", "b", "Three", "3")); etag != replaced {
 		s.Errorf("read %q, written %q", etag, replaced)
 	}
-	for what, update := range map[string]func(context.Context, []byte, table.ETag) (table.ETag,
-		bool, error){
-		"merge": s.table.Merge, "replace": s.table.Replace} {
-		_, _, err = update(ctx, newRow("a", "b", "Four", "4").encode(), old)
+	for what, kind := range map[string]table.Kind{"merge": table.Merge, "replace": table.Replace} {
+		_, err = s.write(kind, newRow("a", "b", "Four", "4"), old)
 		s.is(err, table.ErrChanged, what+" by an old ETag")
-		_, _, err = update(ctx, newRow("a", "c").encode(), old)
+		_, err = s.write(kind, newRow("a", "b", "Four", "4"), "")
+		s.is(err, table.ErrChanged, what+" without an ETag")
+		_, err = s.write(kind, newRow("a", "c"), old)
 		s.is(err, table.ErrChanged, what+" of a row that is not there")
-		_, _, err = update(ctx, newRow("a", "c").encode(), table.Any)
+		_, err = s.write(kind, newRow("a", "c"), table.Any)
 		s.is(err, table.ErrChanged, what+" of any row that is not there")
 	}
 	s.want("a", "b", newRow("a", "b", "Three", "3"))
-	_, _, err = s.table.Merge(ctx, newRow("a", "b", "Five", "5").encode(), table.Any)
+	_, err = s.write(table.Merge, newRow("a", "b", "Five", "5"), table.Any)
 	s.is(err, nil, "merge by any ETag")
 	s.want("a", "b", newRow("a", "b", "Three", "3", "Five", "5"))
 }
 
 func (s *suite) delete() {
-	ctx := s.Context()
 	old := s.put(newRow("a", "b"))
-	_, err := s.table.Upsert(ctx, newRow("a", "b", "One", "1").encode())
+	_, err := s.write(table.Upsert, newRow("a", "b", "One", "1"), "")
 	s.ok(err)
-	s.is(s.table.Delete(ctx, "a", "b", old), table.ErrChanged, "by an old ETag")
-	s.is(s.table.Delete(ctx, "a", "b", ""), table.ErrChanged, "without an ETag")
+	s.is(s.drop("a", "b", old), table.ErrChanged, "by an old ETag")
+	s.is(s.drop("a", "b", ""), table.ErrChanged, "without an ETag")
 	_, etag := s.get("a", "b")
-	s.is(s.table.Delete(ctx, "a", "b", etag), nil, "as it was read")
-	s.is(s.table.Delete(ctx, "a", "b", etag), nil, "once more")
+	s.is(s.drop("a", "b", etag), nil, "as it was read")
+	s.is(s.drop("a", "b", etag), nil, "once more")
 	again := s.put(newRow("a", "b"))
-	if s.is(s.table.Delete(ctx, "a", "b", etag), table.ErrChanged,
+	if s.is(s.drop("a", "b", etag), table.ErrChanged,
 		"a new row by the ETag of an old one"); again == etag {
 		s.Error("a new row has the ETag of an old one")
 	}
-	s.is(s.table.Delete(ctx, "a", "b", table.Any), nil, "by any ETag")
+	s.is(s.drop("a", "b", table.Any), nil, "by any ETag")
 }
 
 func (s *suite) values() {
@@ -328,22 +343,22 @@ func (s *suite) values() {
 	etag := s.put(r)
 	s.want("a", "b", r)
 	got, _ := s.get("a", "b")
-	_, _, err := s.table.Replace(s.Context(), got.encode(), etag)
+	_, err := s.write(table.Replace, got, etag)
 	s.ok(err)
 	s.want("a", "b", r)
-	_, err = s.table.Upsert(s.Context(), newRow("a", "b", "Text", nil, "Int", 2).encode())
+	_, err = s.write(table.Upsert, newRow("a", "b", "Text", nil, "Int", 2), "")
 	s.ok(err)
 	r["Int"] = 2
 	s.want("a", "b", r) // null changes nothing
-	_, err = s.table.Upsert(s.Context(), newRow("a", "b", "Long", "no number").encode())
+	_, err = s.write(table.Upsert, newRow("a", "b", "Long", "no number"), "")
 	s.ok(err)
 	r["Long"] = "no number"
 	delete(r, "Long@odata.type")
 	s.want("a", "b", r) // a new value has a new type
 	// A whole number of type Double stays a Double.
-	s.ok(s.table.Delete(s.Context(), "a", "b", table.Any))
-	_, _, err = s.table.Insert(s.Context(),
-		[]byte(`{"PartitionKey":"a","RowKey":"b","D":3.0,"D@odata.type":"Edm.Double"}`))
+	s.ok(s.drop("a", "b", table.Any))
+	_, err = s.table.Write(s.Context(), table.Write{
+		Row: []byte(`{"PartitionKey":"a","RowKey":"b","D":3.0,"D@odata.type":"Edm.Double"}`)})
 	s.ok(err)
 	_, err = s.table.Batch(s.Context(), []table.Write{{Kind: table.Insert,
 		Row: []byte(`{"PartitionKey":"a","RowKey":"c","D":3.0,"D@odata.type":"Edm.Double"}`)}})
@@ -520,8 +535,8 @@ func (s *suite) between() {
 		if len(keys) == 2 {
 			s.put(newRow("a", "a"))
 			s.put(newRow("a", "g"))
-			s.ok(s.table.Delete(s.Context(), "a", "d", table.Any))
-			s.ok(s.table.Delete(s.Context(), "a", "h", table.Any))
+			s.ok(s.drop("a", "d", table.Any))
+			s.ok(s.drop("a", "h", table.Any))
 		}
 		return nil
 	}))
@@ -537,7 +552,7 @@ func (s *suite) keys() {
 		if got, etag := s.get(key, key); got["Value"] != key || got["RowKey"] != key {
 			s.Errorf("got %v for %s", got, key)
 		} else {
-			s.ok(s.table.Delete(s.Context(), key, key, etag))
+			s.ok(s.drop(key, key, etag))
 		}
 		row := newRow(key, key, "Value", key).encode()
 		for _, kind := range []table.Kind{table.Insert, table.Upsert, table.Replace, table.Merge} {
@@ -557,7 +572,7 @@ func (s *suite) keys() {
 	}
 	for _, key := range []string{"a/b", `a\b`, "a#b", "a?b", "a\nb",
 		strings.Repeat("x", table.MaxKey+1)} {
-		if _, _, err := s.table.Insert(s.Context(), newRow("a", key).encode()); err == nil {
+		if _, err := s.write(table.Insert, newRow("a", key), ""); err == nil {
 			s.Errorf("%q is taken for a key", key)
 		}
 	}
@@ -596,10 +611,10 @@ func (s *suite) large() {
 		"1 MB":                      {sized(17, text), true},
 		"more than 1 MiB, as bytes": {sized(36, text), false},
 	} {
-		_, err := s.table.Upsert(s.Context(), test.row.encode())
+		_, err := s.write(table.Upsert, test.row, "")
 		if test.fits {
 			s.is(err, nil, what)
-			_ = s.table.Delete(s.Context(), "a", "c", table.Any)
+			_ = s.drop("a", "c", table.Any)
 		} else {
 			s.is(err, link.ErrUnavailable, what)
 		}

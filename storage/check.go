@@ -378,15 +378,15 @@ func (c *checking) readLinks(ctx context.Context) error {
 		if c.config.Link != nil {
 			c.config.Link(l.Link)
 		}
-		if l.GoneReason == link.StateLive {
-			key := indexKey(l.Link)
-			c.indexed.add(c.print(r.key, key))
-			if l.State(c.now) == link.StateLive {
-				live.add(c.print(key))
-			}
-			if l.Owner != "" {
-				c.owned.add(c.print(ownerPartition(l.Owner), ownerKey(l.Link)))
-			}
+		rows := c.s.rowsOf(l.Link)
+		if rows.index != "" {
+			c.indexed.add(c.print(r.key, rows.index))
+		}
+		if l.State(c.now) == link.StateLive {
+			live.add(c.print(rows.index))
+		}
+		if rows.listed.key != "" {
+			c.owned.add(c.print(rows.listed.partition, rows.listed.key))
 		}
 		return false
 	}, nil)
@@ -440,12 +440,13 @@ func (c *checking) ends(l linkRow) bool {
 // isListed reports whether its owner's list has a link. It is also true if the link has no owner,
 // or if a reaper is about to look at the link.
 func (c *checking) isListed(l linkRow) bool {
-	return l.Owner == "" || c.listed.has(c.print(ownerPartition(l.Owner), ownerKey(l.Link))) ||
+	row := c.s.rowsOf(l.Link).listed
+	return row.key == "" || c.listed.has(c.print(row.partition, row.key)) ||
 		c.due.has(c.print(string(l.Name)))
 }
 
 func (c *checking) recheckLink(ctx context.Context, l linkRow) error {
-	row := rowKey{linkPartition(l.Name), string(l.Name), l.etag}
+	row, rows := rowKey{linkPartition(l.Name), string(l.Name), l.etag}, c.s.rowsOf(l.Link)
 	lacks := func(t *store, partition, key string) (bool, error) {
 		_, _, err := t.get(ctx, partition, key)
 		if !errors.Is(err, table.ErrGone) {
@@ -455,17 +456,17 @@ func (c *checking) recheckLink(ctx context.Context, l linkRow) error {
 		// If not, the link was ended or edited between the two reads.
 		return there && now.etag == l.etag, err
 	}
-	if end := c.s.end(l.Link); !c.ends(l) {
-		partition, key := expiryKey(end, l.Name)
+	if !c.ends(l) {
+		partition, key := expiryKey(rows.end, l.Name)
 		if missing, err := lacks(c.s.expiry.rows, partition, key); err != nil {
 			return err
 		} else if missing {
 			err := c.found(ctx, LinkWithoutExpiry, c.s.links.rows, row,
 				func(ctx context.Context) error {
 					// If the link has another end by now, the reaper drops the row.
-					_, err := c.s.expiry.put(ctx, end, l.Name)
+					_, err := c.s.expiry.put(ctx, rows.end, l.Name)
 					return err
-				}, "it has no expiry row for its end, %s", end.Format(time.RFC3339))
+				}, "it has no expiry row for its end, %s", rows.end.Format(time.RFC3339))
 			if err != nil {
 				return err
 			}
@@ -474,13 +475,13 @@ func (c *checking) recheckLink(ctx context.Context, l linkRow) error {
 	if c.isListed(l) {
 		return nil
 	}
-	if missing, err := lacks(c.s.owners.rows, ownerPartition(l.Owner),
-		ownerKey(l.Link)); err != nil || !missing {
+	if missing, err := lacks(c.s.owners.rows, rows.listed.partition,
+		rows.listed.key); err != nil || !missing {
 		return err
 	}
-	return c.found(ctx, LinkNotListed, c.s.links.rows, row,
-		func(ctx context.Context) error { return c.s.owners.put(ctx, l) },
-		"its owner's list lacks it")
+	return c.found(ctx, LinkNotListed, c.s.links.rows, row, func(ctx context.Context) error {
+		return c.s.owners.put(ctx, rows.listed, l.createID)
+	}, "its owner's list lacks it")
 }
 
 func wrongIndex(r listedRow) string {
@@ -642,8 +643,7 @@ func (c *checking) recheckOwner(ctx context.Context, r listedRow) error {
 	_, name, _ := strings.Cut(r.key, "|")
 	if a, ok := link.ParseName(name); ok {
 		l, there, judge, err := c.link(ctx, a)
-		if !judge || there && l.Owner != "" && r.partition == ownerPartition(l.Owner) &&
-			r.key == ownerKey(l.Link) {
+		if !judge || there && c.s.rowsOf(l.Link).listed == (rowKey{r.partition, r.key, ""}) {
 			return err
 		}
 	}

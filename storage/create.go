@@ -341,11 +341,12 @@ func (c *creation) due() time.Time {
 // insertBefore inserts what has to be there before the link. table.ErrExists: one of the rows
 // belongs to another link.
 func (c *creation) insertBefore(ctx context.Context) error {
+	rows := c.s.rowsOf(c.own.Link)
 	// A row that is taken over is written anew, so that the create that inserted it cannot delete
 	// it by its ETag any more. This create does not delete it either: in the end, the link may be
 	// that of either of the two creates.
 	expiry := func() (err error) {
-		if !c.own.ExpiresAt.IsZero() {
+		if !rows.end.IsZero() {
 			c.ownExpiry, err = c.s.expiry.insert(ctx, c.own, c.due())
 		}
 		if c.takeOver && errors.Is(err, table.ErrExists) {
@@ -354,11 +355,11 @@ func (c *creation) insertBefore(ctx context.Context) error {
 		return err
 	}
 	listed := func() (err error) {
-		if c.own.Owner != "" {
-			c.ownListed, err = c.s.owners.insert(ctx, c.own)
+		if rows.listed.key != "" {
+			c.ownListed, err = c.s.owners.insert(ctx, rows.listed, c.own.createID)
 		}
 		if c.takeOver && errors.Is(err, table.ErrExists) {
-			err = c.s.owners.put(ctx, c.own)
+			err = c.s.owners.put(ctx, rows.listed, c.own.createID)
 		}
 		return err
 	}
@@ -384,8 +385,9 @@ func (c *creation) dropBefore(ctx context.Context) {
 			c.s.config.Log.Warn(telemetry.LogExpiryRowLeft, "alias", c.own.Name, "error", err)
 		}
 	}
-	left(c.s.owners.delete(ctx, rowKey{ownerPartition(c.own.Owner), ownerKey(c.own.Link),
-		c.ownListed}))
+	listed := c.s.rowsOf(c.own.Link).listed
+	listed.etag = c.ownListed
+	left(c.s.owners.delete(ctx, listed))
 	if c.ownExpiry != "" {
 		partition, key := expiryKey(c.due(), c.own.Name)
 		left(c.s.expiry.delete(ctx, rowKey{partition, key, c.ownExpiry}))

@@ -202,7 +202,8 @@ func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (m mo
 	if !next.ExpiresAt.Equal(was.ExpiresAt) {
 		next.expiryETag = ""
 	}
-	if due := e.s.due(next.Link); !due.IsZero() && !e.s.end(next.Link).Equal(e.s.end(was.Link)) {
+	before, after := e.s.rowsOf(was.Link), e.s.rowsOf(next.Link)
+	if due := e.s.due(next.Link); !due.IsZero() && !after.end.Equal(before.end) {
 		etag, err := e.s.expiry.put(ctx, due, next.Name)
 		if err != nil {
 			return m, err
@@ -213,26 +214,25 @@ func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (m mo
 	}
 	over := was.Expired(e.s.config.Now()) && !next.ExpiresAt.Equal(was.ExpiresAt)
 	restored := next.DeletedAt.IsZero() && !was.DeletedAt.IsZero()
-	transferred := next.Owner != was.Owner
-	after := indexKey(next.Link)
-	if indexKey(was.Link) == after && !over && !restored {
+	transferred := after.listed != before.listed
+	if before.index == after.index && !over && !restored {
 		return m, nil // what leads to the link stays as it is
 	}
 	if transferred {
-		if m.listed, err = e.s.owners.listed(ctx, was.Link); err != nil {
+		if m.listed, err = e.s.owners.read(ctx, before.listed); err != nil {
 			return m, err
 		}
 	}
 	if m.guard, err = e.s.guard(ctx, was.Link, next.Link); err != nil {
 		return move{}, err
 	}
-	if transferred {
+	if transferred && after.listed.key != "" {
 		// Written even if it is there: a transfer the other way may be about to delete it.
-		if err := e.s.owners.put(ctx, *next); err != nil {
+		if err := e.s.owners.put(ctx, after.listed, next.createID); err != nil {
 			return m, err
 		}
 	}
-	released, err := e.s.release(ctx, was, after)
+	released, err := e.s.release(ctx, was, after.index)
 	m.claims = released || restored || transferred
 	return m, err
 }

@@ -266,8 +266,8 @@ func (r *reaping) keep(ctx context.Context, l linkRow, end time.Time) error {
 			return err
 		}
 	}
-	if l.GoneReason != link.StateLive || !l.DeletedAt.IsZero() {
-		return nil // a tombstone or a deleted link has no place in the index
+	if r.s.rowsOf(l.Link).index == "" || !l.DeletedAt.IsZero() {
+		return nil // the index need not lead to a tombstone or a deleted link
 	}
 	return r.s.claimGuarded(ctx, l.Link)
 }
@@ -371,20 +371,21 @@ func (r *reaping) endLink(ctx context.Context, d *due) error {
 }
 
 func (r *reaping) unlink(ctx context.Context, d *due) (err error) {
-	l := d.link
-	var listed rowKey
-	if l.GoneReason == link.StateLive {
-		// Its row in the list has the ETag of before the link ends: who makes the alias anew, or
-		// gives the renewed link away, writes the row anew.
-		if listed, err = r.s.owners.listed(ctx, l.Link); err != nil {
+	l, rows := d.link, r.s.rowsOf(d.link.Link)
+	// The ETag is of before the link ends: who makes the alias anew, or gives the renewed link away,
+	// writes the row of the list anew.
+	listed, err := r.s.owners.read(ctx, rows.listed)
+	if err != nil {
+		return err
+	}
+	if listed.etag != "" && d.tomb == nil {
+		// Another reaper may have freed the alias, and the row may be that of a new link.
+		if err := r.s.unchanged(ctx, l); err != nil {
 			return err
 		}
-		if listed.etag != "" && d.tomb == nil { // another reaper may have freed the alias, and the row be a new link's
-			if err := r.s.unchanged(ctx, l); err != nil {
-				return err
-			}
-		}
-		if _, err := r.s.release(ctx, l, indexKey(l.Link)); err != nil {
+	}
+	if rows.index != "" {
+		if _, err := r.s.release(ctx, l, rows.index); err != nil {
 			return err
 		}
 	}

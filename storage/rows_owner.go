@@ -33,34 +33,28 @@ func ownerKey(l link.Link) string {
 // ownerTable is the ShortUrlsByOwner table.
 type ownerTable struct{ rows *store }
 
-// insert adds a link to the list of its owner, before the link itself is there. table.ErrExists:
-// the row belongs to another link.
+// insert adds a row to the list of an owner, before its link is there. table.ErrExists: the row
+// belongs to another link.
 //
 // It returns the ETag by which the row may be deleted again. The ETag is "" if only a list of the
 // owner's links may delete the row.
-func (t *ownerTable) insert(ctx context.Context, r linkRow) (table.ETag, error) {
-	partition, key := ownerPartition(r.Owner), ownerKey(r.Link)
-	return t.rows.insertBefore(ctx, encode(ownerEntity{PartitionKey: partition, RowKey: key,
-		CreateID: r.createID}), partition, key, r.createID)
+func (t *ownerTable) insert(ctx context.Context, r rowKey, createID string) (table.ETag, error) {
+	return t.rows.insertBefore(ctx, encode(ownerEntity{r.partition, r.key, createID}), r.partition,
+		r.key, createID)
 }
 
-// put adds a link to the list of its owner. If it is there already, its row gets another ETag, so
-// that nobody who has read the row before deletes it.
-func (t *ownerTable) put(ctx context.Context, r linkRow) error {
-	_, err := t.rows.write(ctx, table.Upsert, encode(ownerEntity{
-		PartitionKey: ownerPartition(r.Owner), RowKey: ownerKey(r.Link), CreateID: r.createID}), "")
+// put adds a row to the list of an owner. If it is there already, it gets another ETag, so that
+// nobody who has read it before deletes it.
+func (t *ownerTable) put(ctx context.Context, r rowKey, createID string) error {
+	_, err := t.rows.write(ctx, table.Upsert, encode(ownerEntity{r.partition, r.key, createID}), "")
 	return err
 }
 
-// listed returns the row of a link in the list of its owner. It has no ETag if it is not there, and
-// is zero for a link without an owner.
-func (t *ownerTable) listed(ctx context.Context, l link.Link) (rowKey, error) {
-	if l.Owner == "" {
-		return rowKey{}, nil
+// read returns a row with its ETag, which is "" if the row is not there. A zero row is not read.
+func (t *ownerTable) read(ctx context.Context, r rowKey) (_ rowKey, err error) {
+	if r.key != "" {
+		_, r.etag, err = t.rows.get(ctx, r.partition, r.key)
 	}
-	r := rowKey{partition: ownerPartition(l.Owner), key: ownerKey(l)}
-	var err error
-	_, r.etag, err = t.rows.get(ctx, r.partition, r.key)
 	if errors.Is(err, table.ErrGone) {
 		err = nil
 	}

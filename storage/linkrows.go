@@ -6,6 +6,28 @@ import (
 	"tiney/internal/link"
 )
 
+// linkRows are the rows that belong to a link or a tombstone in its present state, beside its own
+// row.
+type linkRows struct {
+	end    time.Time // the time of its expiry row; zero: it has none
+	listed rowKey    // its row in its owner's list, without an ETag; zero: it has none
+	index  string    // the key by which the index may lead to it; "": the index must not
+}
+
+// rowsOf is the one place that says which rows belong to a link. Creates and imports insert them
+// before the link. Edits write those of the new state before the link, and delete those of the old
+// one after it. The reaper deletes them, and a check looks for them. The tests have their own list.
+func (s *Links) rowsOf(l link.Link) linkRows {
+	r := linkRows{end: s.end(l)}
+	if l.GoneReason == link.StateLive {
+		r.index = indexKey(l)
+		if l.Owner != "" {
+			r.listed = rowKey{partition: ownerPartition(l.Owner), key: ownerKey(l)}
+		}
+	}
+	return r
+}
+
 // end returns when the reaper has to look at a link or a tombstone, because its time in its present
 // state is over. Zero means never.
 func (s *Links) end(l link.Link) time.Time {

@@ -50,7 +50,7 @@ type Blocked struct {
 	failed atomic.Int64
 	reads  singleflight.Group
 	// held during a write, so that what is known here of a host is what was written last
-	writing turn
+	writing mutex
 
 	mu      sync.Mutex // held while hosts or what follows are replaced
 	reading bool       // from rows
@@ -65,7 +65,7 @@ type hostChanged struct {
 }
 
 func newBlocked(config *Config, rows *store, changes *changes) *Blocked {
-	b := &Blocked{config: config, rows: rows, changes: changes, writing: newTurn()}
+	b := &Blocked{config: config, rows: rows, changes: changes, writing: newMutex()}
 	b.hosts.Store(&link.Hosts{})
 	doubt := func() { b.stale.Store(true) }
 	changes.subscribe(subscriber{

@@ -94,7 +94,7 @@ type CheckResult struct {
 	OldestDue time.Time
 	// Twins is the number of live links beside another one of the same URL and owner. That is no
 	// damage: one of them may have a chosen alias, or come from a create that broke off before it
-	// responded. Nothing in a row tells which.
+	// responded. No row says which.
 	Twins int64
 }
 
@@ -580,7 +580,7 @@ func (c *checking) checkExpiry(ctx context.Context) error {
 			return !e.expiresAt.After(byNow) || c.aliases.has(c.print(string(e.alias)))
 		},
 		recheck: func(ctx context.Context, r listedRow) error {
-			d, reaping := &due{expiryRow: readExpiry(r)}, &reaping{s: c.s}
+			d, reaping := &dueRow{expiryRow: readExpiry(r)}, &reaping{s: c.s}
 			if _, there, _, err := c.link(ctx, d.alias); there || err != nil {
 				return err
 			}

@@ -67,7 +67,7 @@ type Clicks struct {
 	process string // random, new with each start
 
 	counter  *clicks.Counter // nil: nothing is counted
-	flushing turn
+	flushing mutex
 	busy     time.Time // when the last flush began that had something to save
 	saved    time.Time // when the last flush began that saved all, or that found nothing to save
 	warned   bool      // once per outage
@@ -84,8 +84,8 @@ func newClicks(s *Links, totals *store) (*Clicks, error) {
 	}
 	c := &Clicks{config: s.config, tables: newClickTables(s.config), totals: totals,
 		state: s.state, links: s.links, owners: s.owners, get: s.get,
-		process: process, flushing: newTurn(), saved: s.config.Now(),
-		tops: tops{passing: newTurn()}}
+		process: process, flushing: newMutex(), saved: s.config.Now(),
+		tops: tops{passing: newMutex()}}
 	if c.config.Clicks.Mode != clicks.ModeOff {
 		c.counter = clicks.NewCounter()
 	}

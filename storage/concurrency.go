@@ -30,10 +30,10 @@ func shared[T any](ctx context.Context, group *singleflight.Group, key string, l
 // its connections to the requests.
 const inBackground = 16
 
-// turn is a lock that may be held across calls to storage. It is no sync.Mutex, because
-// testing/synctest cannot tell that all goroutines wait while one of them waits for a sync.Mutex.
-type turn chan struct{}
+// mutex is a lock that may be held across calls to storage. It is no sync.Mutex, because
+// testing/synctest does not see that all goroutines wait while one of them waits for a sync.Mutex.
+type mutex chan struct{}
 
-func newTurn() turn    { return make(turn, 1) }
-func (t turn) lock()   { t <- struct{}{} }
-func (t turn) unlock() { <-t }
+func newMutex() mutex   { return make(mutex, 1) }
+func (m mutex) lock()   { m <- struct{}{} }
+func (m mutex) unlock() { <-m }

@@ -330,8 +330,8 @@ func (c *creation) insertAs(ctx context.Context, l link.Link) error {
 	return err
 }
 
-// due returns when the expiry row of the own link is due.
-func (c *creation) due() time.Time {
+// expiryAt returns when the expiry row of the own link is due.
+func (c *creation) expiryAt() time.Time {
 	if c.own.ExpiresAt.Before(c.notBefore) {
 		return c.notBefore
 	}
@@ -347,10 +347,10 @@ func (c *creation) insertBefore(ctx context.Context) error {
 	// that of either of the two creates.
 	expiry := func() (err error) {
 		if !rows.end.IsZero() {
-			c.ownExpiry, err = c.s.expiry.insert(ctx, c.own, c.due())
+			c.ownExpiry, err = c.s.expiry.insert(ctx, c.own, c.expiryAt())
 		}
 		if c.takeOver && errors.Is(err, table.ErrExists) {
-			_, err = c.s.expiry.put(ctx, c.due(), c.own.Name)
+			_, err = c.s.expiry.put(ctx, c.expiryAt(), c.own.Name)
 		}
 		return err
 	}
@@ -389,7 +389,7 @@ func (c *creation) dropBefore(ctx context.Context) {
 	listed.etag = c.ownListed
 	left(c.s.owners.delete(ctx, listed))
 	if c.ownExpiry != "" {
-		partition, key := expiryKey(c.due(), c.own.Name)
+		partition, key := expiryKey(c.expiryAt(), c.own.Name)
 		left(c.s.expiry.delete(ctx, rowKey{partition, key, c.ownExpiry}))
 	}
 }
@@ -460,7 +460,7 @@ func (c *creation) undo(ctx context.Context) {
 
 // repair is for a process that was stopped, in the middle of a write, for longer than a create may
 // take. Even if the write returned an error, it may have been applied after the reaper was there.
-// Other creates may have found the link by its index row and told their callers of it, so repair
+// Other creates may have found the link by its index row and returned it, so repair
 // does not undo the link. It writes the link's expiry row again, and a guard: by that, the reaper
 // finds a row of the index whose link was reaped.
 func (c *creation) repair(ctx context.Context) {
@@ -478,7 +478,7 @@ func (c *creation) repair(ctx context.Context) {
 	if !c.own.ExpiresAt.IsZero() {
 		// The row is written anew, since a reaper that found no link may be about to delete the old
 		// one.
-		_, err := c.s.expiry.put(ctx, c.due(), c.own.Name)
+		_, err := c.s.expiry.put(ctx, c.expiryAt(), c.own.Name)
 		failed("a link without its expiry row", err)
 	}
 	if c.want.Name.Alias() == "" {

@@ -94,8 +94,8 @@ func (s *Links) EditAll(ctx context.Context, aliases []link.Name,
 	return errs, nil
 }
 
-// errOverwritten means that nobody can tell whether a write was applied, since the link was changed
-// after it.
+// errOverwritten means that it cannot be known whether a write was applied, since the link was
+// changed after it.
 var errOverwritten = errors.New("the response was lost, and the link has been changed since")
 
 // editing is one Edit at work.
@@ -203,7 +203,7 @@ func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (m mo
 		next.expiryETag = ""
 	}
 	before, after := e.s.rowsOf(was.Link), e.s.rowsOf(next.Link)
-	if due := e.s.due(next.Link); !due.IsZero() && !after.end.Equal(before.end) {
+	if due := e.s.dueAt(next.Link); !due.IsZero() && !after.end.Equal(before.end) {
 		etag, err := e.s.expiry.put(ctx, due, next.Name)
 		if err != nil {
 			return m, err
@@ -310,7 +310,7 @@ func (e *editing) repair(ctx context.Context, was, next linkRow) {
 	ctx, cancel := lateTime(ctx)
 	defer cancel()
 	var err error
-	if due := e.s.due(next.Link); !due.IsZero() {
+	if due := e.s.dueAt(next.Link); !due.IsZero() {
 		_, err = e.s.expiry.put(ctx, due, next.Name)
 	}
 	if err == nil {

@@ -34,10 +34,10 @@ func (s *Links) Import(ctx context.Context, links []link.Link) []link.Imported {
 	done := make([]link.Imported, len(links))
 	// Names whose first link is undecided. A later link must not take its place.
 	undecided := map[link.Name]error{}
-	for _, turn := range turns(links) {
+	for _, round := range rounds(links) {
 		var all errgroup.Group
 		all.SetLimit(importConcurrency)
-		for batch := range slices.Chunk(turn, table.MaxBatch) {
+		for batch := range slices.Chunk(round, table.MaxBatch) {
 			announced := s.announceImport(ctx, links, batch)
 			for _, i := range batch {
 				failed := cmp.Or(undecided[links[i].Name], announced)
@@ -48,7 +48,7 @@ func (s *Links) Import(ctx context.Context, links []link.Link) []link.Imported {
 			}
 		}
 		_ = all.Wait()
-		for _, i := range turn {
+		for _, i := range round {
 			if err := done[i].Err; errors.Is(err, link.ErrUnavailable) {
 				undecided[links[i].Name] = err
 			}
@@ -57,18 +57,18 @@ func (s *Links) Import(ctx context.Context, links []link.Link) []link.Imported {
 	return done
 }
 
-// turns splits links, by their indices, so that an alias that comes again is in a later turn.
-func turns(links []link.Link) (turns [][]int) {
+// rounds splits links, by their indices, so that an alias that comes again is in a later round.
+func rounds(links []link.Link) (rounds [][]int) {
 	seen := map[link.Name]int{}
 	for i, l := range links {
 		n := seen[l.Name]
 		seen[l.Name]++
-		if n == len(turns) {
-			turns = append(turns, nil)
+		if n == len(rounds) {
+			rounds = append(rounds, nil)
 		}
-		turns[n] = append(turns[n], i)
+		rounds[n] = append(rounds[n], i)
 	}
-	return turns
+	return rounds
 }
 
 // announceImport announces links, which some process may have cached as not found.

@@ -207,7 +207,7 @@ func (k *Keys) Create(ctx context.Context, key access.Key) error {
 		return err
 	}
 	// Other creates may have inserted keys since the first count. Whichever key comes last, its
-	// create counts all of them now. A crash before that leaves a key whose secret nobody was told.
+	// create counts all of them now. A crash before that leaves a key whose secret nobody knows.
 	// The key counts, its owner sees and may revoke it, and it may be one more than allowed.
 	if err := k.permit(ctx, key.Owner, access.MaxKeys); err != nil {
 		// If this fails, too, it leaves what a crash leaves.
@@ -302,7 +302,7 @@ func (k *Keys) revoke(ctx context.Context, d deadline, hash string) error {
 	if err := k.changes.announce(ctx, keyChange+hash); err != nil {
 		return err
 	}
-	if err := d.inTime(); err != nil { // others may have read the key again since they were told
+	if err := d.inTime(); err != nil { // others may have read the key again since the announcement
 		return err
 	}
 	e := keyEntity{PartitionKey: keysPartition, RowKey: hash}

@@ -42,10 +42,10 @@ func (s *Links) end(l link.Link) time.Time {
 	return l.ExpiresAt
 }
 
-// due returns when the expiry row of a link that is about to be written is due. That is at the
+// dueAt returns when the expiry row of a link that is about to be written is due. That is at the
 // link's end, but not before the write is over: otherwise a reaper would find the link as it was
 // before. Zero means never.
-func (s *Links) due(l link.Link) time.Time {
+func (s *Links) dueAt(l link.Link) time.Time {
 	end := s.end(l)
 	if soon := s.soon(link.MinTTL); !end.IsZero() && end.Before(soon) {
 		return soon

@@ -57,7 +57,7 @@ func (s *Links) List(ctx context.Context, owner, after string, limit int,
 				wanted = min(limit, table.MaxPage-1)
 			}
 			r := table.Range{Partition: ownerPartition(owner), After: after}
-			// one row more than wanted tells whether there are more
+			// one row more than wanted shows whether there are more
 			if rows, err = s.owners.rows.first(ctx, r, wanted+1); err != nil {
 				return nil, "", err
 			}
@@ -134,13 +134,13 @@ type strays struct {
 	s   *Links
 	now time.Time // when the rows were listed, or earlier
 
-	asking turn
+	asking mutex
 	before time.Time // rows written before this are old; zero: not known yet
 }
 
 // newStrays must be called before the rows are listed. Otherwise a process that was stopped in
 // between would take young rows for old ones.
-func newStrays(s *Links) *strays { return &strays{s: s, now: s.config.Now(), asking: newTurn()} }
+func newStrays(s *Links) *strays { return &strays{s: s, now: s.config.Now(), asking: newMutex()} }
 
 // drop deletes a row that leads nowhere, if the row is old. It is best effort: the next list finds
 // the row again.

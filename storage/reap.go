@@ -72,8 +72,8 @@ type reaping struct {
 	done link.ReapResult
 }
 
-// due is an expiry row that is due, and its link.
-type due struct {
+// dueRow is an expiry row that is due, and its link.
+type dueRow struct {
 	expiryRow
 	link linkRow
 	read time.Time // when the link was read
@@ -84,14 +84,14 @@ type due struct {
 
 // page reaps one page of rows, in groups of one partition that fit into a batch.
 func (r *reaping) page(ctx context.Context, page []expiryRow) error {
-	var group []*due
+	var group []*dueRow
 	for i, e := range page {
 		if e.expiresAt.After(r.seen) {
 			r.seen = e.expiresAt
 		}
 		// Its key says that it is due, but the property counts.
 		if !e.expiresAt.After(r.cutoff) {
-			group = append(group, &due{expiryRow: e})
+			group = append(group, &dueRow{expiryRow: e})
 		}
 		if len(group) == table.MaxBatch || i == len(page)-1 || page[i+1].partition != e.partition {
 			r.group(ctx, group)
@@ -104,9 +104,9 @@ func (r *reaping) page(ctx context.Context, page []expiryRow) error {
 // group reaps some rows of one partition. It reads all their links first. So one batch can write
 // the expiry rows of all tombstones, and another one can delete the rows of all links that have
 // ended.
-func (r *reaping) group(ctx context.Context, rows []*due) {
-	r.eachOf(ctx, rows, func(d *due) error { return r.look(ctx, d) })
-	var over, again []*due
+func (r *reaping) group(ctx context.Context, rows []*dueRow) {
+	r.eachOf(ctx, rows, func(d *dueRow) error { return r.look(ctx, d) })
+	var over, again []*dueRow
 	seen := map[link.Name]bool{}
 	for _, d := range rows {
 		switch {
@@ -121,14 +121,14 @@ func (r *reaping) group(ctx context.Context, rows []*due) {
 	r.endLinks(ctx, over)
 	// A link may have several rows that are due. The first one has ended it, and the others now
 	// lead nowhere.
-	r.eachOf(ctx, again, func(d *due) error { return r.look(ctx, d) })
+	r.eachOf(ctx, again, func(d *dueRow) error { return r.look(ctx, d) })
 }
 
 // endLinks ends the links of some rows, all of different links, and deletes the rows.
-func (r *reaping) endLinks(ctx context.Context, over []*due) {
+func (r *reaping) endLinks(ctx context.Context, over []*dueRow) {
 	over = r.prepareTombstones(ctx, over)
-	r.eachOf(ctx, over, func(d *due) error { return r.endLink(ctx, d) })
-	over = slices.DeleteFunc(over, func(d *due) bool { return !d.gone })
+	r.eachOf(ctx, over, func(d *dueRow) error { return r.endLink(ctx, d) })
+	over = slices.DeleteFunc(over, func(d *dueRow) bool { return !d.gone })
 	if len(over) > 1 && ctx.Err() == nil {
 		var keys []rowKey
 		for _, d := range over {
@@ -146,11 +146,11 @@ func (r *reaping) endLinks(ctx context.Context, over []*due) {
 				len(keys), "error", err)
 		}
 	}
-	r.eachOf(ctx, over, func(d *due) error { return r.drop(ctx, d) })
+	r.eachOf(ctx, over, func(d *dueRow) error { return r.drop(ctx, d) })
 }
 
 // eachOf calls do for each row, inBackground rows at a time, and counts the rows that fail.
-func (r *reaping) eachOf(ctx context.Context, rows []*due, do func(*due) error) {
+func (r *reaping) eachOf(ctx context.Context, rows []*dueRow, do func(*dueRow) error) {
 	var all errgroup.Group
 	all.SetLimit(inBackground)
 	for _, d := range rows {
@@ -170,7 +170,7 @@ func (r *reaping) eachOf(ctx context.Context, rows []*due, do func(*due) error) 
 }
 
 // count counts the result of a row. A link counts as deleted once its expiry row is deleted too.
-func (r *reaping) count(ctx context.Context, d *due, err error) {
+func (r *reaping) count(ctx context.Context, d *dueRow, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -195,7 +195,7 @@ func (r *reaping) count(ctx context.Context, d *due, err error) {
 }
 
 // drop deletes an expiry row that is not needed any more.
-func (r *reaping) drop(ctx context.Context, d *due) error {
+func (r *reaping) drop(ctx context.Context, d *dueRow) error {
 	err := r.s.expiry.delete(ctx, d.rowKey)
 	if err == nil {
 		r.count(ctx, d, nil)
@@ -205,7 +205,7 @@ func (r *reaping) drop(ctx context.Context, d *due) error {
 
 // look reads the link of a due row. If the link is gone or not over, it deletes the row.
 // table.ErrChanged: the row has changed since it was read.
-func (r *reaping) look(ctx context.Context, d *due) error {
+func (r *reaping) look(ctx context.Context, d *dueRow) error {
 	a, ok := link.ParseName(string(d.alias))
 	if !ok || d.expiresAt.IsZero() {
 		return fmt.Errorf("expiry row: %w", link.ErrDamaged)
@@ -259,7 +259,7 @@ const lookAgainAfter = 5 * time.Minute
 
 // keep writes the rows that a link may lack that ends later than one of its expiry rows says. It
 // may have been renewed while a reaper, which then crashed, was deleting it. Only that expiry row
-// tells of it.
+// leads to it.
 func (r *reaping) keep(ctx context.Context, l linkRow, end time.Time) error {
 	if !end.IsZero() {
 		if _, err := r.s.expiry.put(ctx, end, l.Name); err != nil {
@@ -273,7 +273,7 @@ func (r *reaping) keep(ctx context.Context, l linkRow, end time.Time) error {
 }
 
 // readGuarded reads the rows of the index that a guard names, one for each of its keys.
-func (r *reaping) readGuarded(ctx context.Context, d *due) (seen []indexRow, err error) {
+func (r *reaping) readGuarded(ctx context.Context, d *dueRow) (seen []indexRow, err error) {
 	for _, key := range d.keys {
 		row, err := r.s.index.get(ctx, key)
 		if err != nil && !errors.Is(err, table.ErrGone) {
@@ -287,7 +287,7 @@ func (r *reaping) readGuarded(ctx context.Context, d *due) (seen []indexRow, err
 // dropStale deletes the rows of the index that a guard names if they lead to the link and do not fit
 // its present URL and owner. They were read before the link: an edit that makes them fit writes
 // them anew, after the link.
-func (r *reaping) dropStale(ctx context.Context, d *due, seen []indexRow) error {
+func (r *reaping) dropStale(ctx context.Context, d *dueRow, seen []indexRow) error {
 	for i, key := range d.keys {
 		l := d.link.Link
 		if seen[i].alias != string(d.alias) || l.LongURL != "" && key == indexKey(l) {
@@ -302,8 +302,8 @@ func (r *reaping) dropStale(ctx context.Context, d *due, seen []indexRow) error 
 
 // prepareTombstones inserts the expiry rows of the tombstones that are to replace links. It returns
 // the rows for which that succeeded.
-func (r *reaping) prepareTombstones(ctx context.Context, rows []*due) []*due {
-	byDay := map[string][]*due{}
+func (r *reaping) prepareTombstones(ctx context.Context, rows []*dueRow) []*dueRow {
+	byDay := map[string][]*dueRow{}
 	for _, d := range rows {
 		if end := r.s.end(r.tombstone(d.link.Link)); d.link.GoneReason == link.StateLive &&
 			end.After(r.now) && r.s.config.TombstoneFor > 0 {
@@ -330,7 +330,7 @@ func (r *reaping) prepareTombstones(ctx context.Context, rows []*due) []*due {
 			r.count(ctx, d, err)
 		}
 	}
-	return slices.DeleteFunc(rows, func(d *due) bool { return !d.over })
+	return slices.DeleteFunc(rows, func(d *dueRow) bool { return !d.over })
 }
 
 // tombstone returns the tombstone of a link.
@@ -345,7 +345,7 @@ func (r *reaping) tombstone(l link.Link) link.Link {
 // then its row in its owner's list. A crash in between leaves the expiry row, by which the next run
 // goes on, or the row in the list, which the next list deletes. table.ErrChanged: the link was
 // renewed, or may have been.
-func (r *reaping) endLink(ctx context.Context, d *due) error {
+func (r *reaping) endLink(ctx context.Context, d *dueRow) error {
 	if r.s.config.Now().Round(0).Sub(d.read) > lookAgainAfter/2 {
 		return table.ErrChanged // the process stood still; another reaper may have dropped the row
 	}
@@ -370,7 +370,7 @@ func (r *reaping) endLink(ctx context.Context, d *due) error {
 	return err
 }
 
-func (r *reaping) unlink(ctx context.Context, d *due) (err error) {
+func (r *reaping) unlink(ctx context.Context, d *dueRow) (err error) {
 	l, rows := d.link, r.s.rowsOf(d.link.Link)
 	// The ETag is of before the link ends: who makes the alias anew, or gives the renewed link away,
 	// writes the row of the list anew.

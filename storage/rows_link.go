@@ -25,8 +25,8 @@ type linkRow struct {
 	etag table.ETag // of the row that was read or written; "" for a link from the cache
 	// of the expiry row for ExpiresAt; "" if only the reaper may delete that row
 	expiryETag table.ETag
-	createID   string         // tells apart the creates of one alias
-	editID     string         // tells apart the edits of a link
+	createID   string         // distinguishes the creates of one alias
+	editID     string         // distinguishes the edits of a link
 	unknown    jsontext.Value // properties that other programs have added
 	cached     bool           // from the cache
 	absent     bool           // for the cache: see entry

@@ -44,7 +44,7 @@ func (t *ownerTable) insert(ctx context.Context, r rowKey, createID string) (tab
 }
 
 // put adds a row to the list of an owner. If it is there already, it gets another ETag, so that
-// nobody who has read it before deletes it.
+// no caller that has read it before deletes it.
 func (t *ownerTable) put(ctx context.Context, r rowKey, createID string) error {
 	_, err := t.rows.write(ctx, table.Upsert, encode(ownerEntity{r.partition, r.key, createID}), "")
 	return err

@@ -93,8 +93,8 @@ func (s *Links) EnsureTables(ctx context.Context) error {
 	return s.eachTable(ctx, 1, (*store).ensure)
 }
 
-// Ping asks each table for a row that cannot exist. That is the cheapest way to tell that all of
-// them respond. Errors: link.ErrSecondaryOnly, link.ErrUnavailable.
+// Ping asks each table for a row that cannot exist. That is the cheapest way to find out that
+// all of them respond. Errors: link.ErrSecondaryOnly, link.ErrUnavailable.
 func (s *Links) Ping(ctx context.Context) error {
 	if s.second != nil {
 		return s.second.ping(ctx, s.ping)

@@ -140,7 +140,7 @@ func (c *Clicks) ownedBy(ctx context.Context, owner string, p *pass) (own []cand
 
 // tops are the results of passes, by window.
 type tops struct {
-	passing turn // one pass at a time
+	passing mutex // one pass at a time
 	mu      sync.Mutex
 	done    map[clicks.Window]*pass
 	running map[clicks.Window]chan struct{} // is closed when the pass ends

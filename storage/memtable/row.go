@@ -36,7 +36,7 @@ type property struct {
 const (
 	maxProperties = 252
 	maxValue      = 64 << 10 // bytes of a text or a binary
-	maxRow        = 1 << 20  // bytes, of which a character takes two
+	maxRow        = 1 << 20  // bytes; a character takes two
 	maxBatch      = 4 << 20
 )
 
@@ -47,7 +47,7 @@ func refused(code string) error { return fmt.Errorf("%w (400 %s)", link.ErrUnava
 
 // decode reads a row as it is sent.
 func decode(data []byte) (*row, error) {
-	text := string(data) // of which all of the row is a part
+	text := string(data) // the whole row is a part of it
 	r := &row{properties: make([]property, 0, strings.Count(text, `":`))}
 	keys := 0
 	kinds := make([]property, 0, strings.Count(text, odataType))

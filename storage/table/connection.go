@@ -47,8 +47,8 @@ const (
 // NAME__accountName, NAME__tableServiceUri and NAME__blobServiceUri name the account, with
 // NAME__credential=managedidentity and NAME__clientId or NAME__managedIdentityResourceId for the
 // identity. NAME takes precedence over NAME__…. Its errors name settings and never quote their
-// values. getenv gives the values. The names of this process's environment tell which are
-// misspelled.
+// values. getenv gives the values. The names of this process's environment show
+// which are misspelled.
 func ParseConnection(getenv func(string) string, service string, names ...string) (Connection,
 	error) {
 	c, name, err := parseConnection(getenv, names)
@@ -65,7 +65,7 @@ var identityNames = []string{"accountName", "tableServiceUri", "blobServiceUri",
 
 const accountNames = 3
 
-// hostsForm matches what else can follow NAME__. It is the Functions host's own, or tells nothing.
+// hostsForm matches what else can follow NAME__. It is the Functions host's own, or means nothing here.
 var hostsForm = regexp.MustCompile(`(?i)^(?:queueServiceUri|tenantId|(?:retry|diagnostics)__.*)$`)
 
 func parseConnection(getenv func(string) string, names []string) (c Connection, name string,

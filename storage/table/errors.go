@@ -67,7 +67,7 @@ func Classify(call string, err error) error {
 	return fmt.Errorf("%s: %w: %w", call, link.ErrUnavailable, err)
 }
 
-// classify is Classify for calls to a table, of which some results are errors of their own.
+// classify is Classify for calls to a table. Some of their results are errors of their own.
 func classify(call string, err error) error {
 	var response *azcore.ResponseError
 	if !errors.As(err, &response) {

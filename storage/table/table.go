@@ -178,7 +178,7 @@ func (t *Table) Drop(ctx context.Context) error {
 }
 
 // Clock asks for a row whose key no link can have, and returns the service's time, in whole
-// seconds: the cheapest way to tell that the table responds.
+// seconds: the cheapest way to find out that the table responds.
 func (t *Table) Clock(ctx context.Context) (time.Time, error) {
 	resp, err := t.read(ctx, "-", "-")
 	if err != nil && !errors.Is(err, ErrGone) {

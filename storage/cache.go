@@ -426,8 +426,8 @@ func (c *cache) sweep(now time.Time) {
 }
 
 // replace caches a link as a write that began at a time has left it, in place of what is cached or
-// is being read. If the alias was forgotten since forgottenCount returned forgotten, which was before
-// the write, a later change may have overtaken the response. Then nothing is cached.
+// is being read. If the alias was forgotten since forgottenCount returned forgotten, which was
+// before the write, a later change may have overtaken the response. Then nothing is cached.
 func (c *cache) replace(r linkRow, at time.Time, forgotten uint32) {
 	if c == nil {
 		return

@@ -54,7 +54,7 @@ type changes struct {
 // nil.
 type subscriber struct {
 	prefix string                                       // of the names of its values
-	forget func(name string)                            // forgets a value; name is without the prefix
+	forget func(name string)                            // evicts a value; name has no prefix
 	doubt  func()                                       // makes all values count as stale
 	settle func(context.Context)                        // reads again what must not be missing
 	end    func(ctx context.Context, name string) error // its announcement is about to be deleted
@@ -68,8 +68,8 @@ func newChanges(config *Config, rows *store) *changes {
 
 func (c *changes) subscribe(s subscriber) { c.subscribers = append(c.subscribers, s) }
 
-// of returns the subscriber of a name, which is the first one whose prefix the name has, and the rest
-// of the name.
+// of returns the subscriber of a name, which is the first one whose prefix the name has, and the
+// rest of the name.
 func (c *changes) of(name string) (s subscriber, rest string) {
 	for _, s := range c.subscribers {
 		if rest, ok := strings.CutPrefix(name, s.prefix); ok {
@@ -85,10 +85,10 @@ func (c *changes) forget(name string) {
 	}
 }
 
-// announce announces changes by their names, at most table.MaxBatch. The caller announces before the
-// first write of any of them: so a process that has read the announcement either sees the change, or
-// forgets what it saw before. Several names are in one row. Otherwise every process would read many
-// pages at each poll after an import. Errors: link.ErrUnavailable.
+// announce announces changes by their names, at most table.MaxBatch. The caller announces before
+// the first write of any of them: so a process that has read the announcement either sees the
+// change, or forgets what it saw before. Several names are in one row. Otherwise every process
+// would read many pages at each poll after an import. Errors: link.ErrUnavailable.
 func (c *changes) announce(ctx context.Context, names ...string) error {
 	now := c.config.Now().UTC()
 	row := map[string]string{"PartitionKey": changesPrefix + now.Format(changesMinute),
@@ -195,8 +195,8 @@ func (c *changes) ask(ctx context.Context, begin, last time.Time) error {
 	}
 	from := last.Add(-changesOverlap).UTC()
 	minute := changesPrefix + from.Format(changesMinute)
-	// The two ranges are read one after the other: for one query with "or" between them, the service
-	// would read the whole table.
+	// The two ranges are read one after the other: for one query with "or" between them, the
+	// service would read the whole table.
 	for _, r := range []table.Range{{Partition: minute, From: from.Format(changesSecond)},
 		{After: minute, Before: beyond(changesPrefix)}} {
 		if err := c.rows.list(ctx, table.Query{Range: r}, c.forgetAll); err != nil {

@@ -134,7 +134,8 @@ func (s *Links) tablesExist(ctx context.Context) error {
 	var mu sync.Mutex
 	var missing []string
 	err := s.eachTable(ctx, -1, func(t *store, ctx context.Context) error {
-		err := t.table.List(ctx, table.Query{PageSize: 1}, func([][]byte) error { return errEnough })
+		err := t.table.List(ctx, table.Query{PageSize: 1},
+			func([][]byte) error { return errEnough })
 		if errors.Is(err, table.ErrNoTable) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -274,7 +275,9 @@ func (c *checking) scan(ctx context.Context, t *store, properties []string,
 		all.SetLimit(checkConcurrency)
 		for _, r := range page {
 			if see(r) {
-				all.Go(func() error { return table.Safely(func() error { return look(looking, r) }) })
+				all.Go(func() error {
+					return table.Safely(func() error { return look(looking, r) })
+				})
 			}
 		}
 		err = all.Wait()
@@ -411,7 +414,9 @@ func (c *checking) checkLinks(ctx context.Context) error {
 			l := linkOf(r)
 			return c.ends(l) && c.isListed(l)
 		},
-		recheck: func(ctx context.Context, r listedRow) error { return c.recheckLink(ctx, linkOf(r)) },
+		recheck: func(ctx context.Context, r listedRow) error {
+			return c.recheckLink(ctx, linkOf(r))
+		},
 	})
 	c.expiries, c.ending, c.listed = nil, nil, nil
 	return err

@@ -34,9 +34,9 @@ const (
 // processes, want a link for one URL at the same time, they all get the same link, and created is
 // true for one of them.
 //
-// If Create returns an existing link without owner, it marks the link as Shared, unless claimHash is
-// the ClaimHash of that link. If the link ends much too early for the caller, it gets the wanted end:
-// otherwise a stranger could make a URL's link short-lived for all.
+// If Create returns an existing link without owner, it marks the link as Shared, unless claimHash
+// is the ClaimHash of that link. If the link ends much too early for the caller, it gets the wanted
+// end: otherwise a stranger could make a URL's link short-lived for all.
 //
 // When Create returns without an error, the link is durable. After an error it is safe to repeat.
 // Create takes at most Timeout, and a second more to repair if the process was stopped for too
@@ -250,7 +250,8 @@ func (c *creation) extend(ctx context.Context, r linkRow, seen indexRow) (link.L
 		return l, err
 	}
 	// The link may have expired meanwhile, before it was written. A create that has read it then is
-	// about to put its own link into the index, or has done so. Only one of the two writes succeeds.
+	// about to put its own link into the index, or has done so. Only one of the two writes
+	// succeeds.
 	return l, c.s.guarded(ctx, l, func() (late bool, err error) {
 		added, late, err := c.s.index.put(ctx, l, seen)
 		if errors.Is(err, table.ErrChanged) {

@@ -455,8 +455,8 @@ func TestAStalledReaperThatLosesItsLock(t *testing.T) {
 	}
 }
 
-// A create that has found a link deleted, expired or another owner's meets what makes it live again,
-// or its own owner's, which at some point meets another create: both creates get one link.
+// A create that has found a link deleted, expired or another owner's meets what makes it live
+// again, or its own owner's, which at some point meets another create: both creates get one link.
 func TestARenewalBetweenTwoCreates(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -738,8 +738,8 @@ func TestAnIndexRowThatIsLate(t *testing.T) {
 	}
 }
 
-// The insert of a link may be applied a minute after its client has given it up. Until then, no list
-// and no reaper takes the rows away that it needs.
+// The insert of a link may be applied a minute after its client has given it up. Until then, no
+// list and no reaper takes the rows away that it needs.
 func TestALinkThatArrivesTooLate(t *testing.T) {
 	t.Parallel()
 	for name, life := range map[string]time.Duration{"for ever": 0, "for a minute": time.Minute} {

@@ -148,8 +148,8 @@ func (s *Links) chosen(ctx context.Context, l link.Link) (linkRow, error) {
 }
 
 // checkExisting returns nil if the existing row is the link being imported. The tombstone of a link
-// whose end is past counts as that link: so a file can be imported again when some of its links have
-// been reaped.
+// whose end is past counts as that link: so a file can be imported again when some of its links
+// have been reaped.
 func checkExisting(want link.Link, there linkRow, now time.Time) error {
 	switch {
 	case there.GoneReason != link.StateLive && want.Expired(now):

@@ -88,9 +88,9 @@ func (s *Links) unchanged(ctx context.Context, l linkRow) error {
 // have seen the row, so claim takes the row back. late: a write may still arrive, or the link was
 // changed, so the guard of the link has to stay.
 //
-// seen is the row as it was read; the zero indexRow if there is none, or it is not known. The caller
-// must have a guard: a crash before the second look may leave a row that leads to a link of another
-// URL.
+// seen is the row as it was read; the zero indexRow if there is none, or it is not known. The
+// caller must have a guard: a crash before the second look may leave a row that leads to a link of
+// another URL.
 func (s *Links) claim(ctx context.Context, l link.Link, seen indexRow) (late bool, err error) {
 	for range indexTries {
 		added, again, err := s.index.put(ctx, l, seen)
@@ -167,9 +167,10 @@ func (s *Links) holder(ctx context.Context, l link.Link) (seen indexRow, free bo
 	return seen, state != link.StateLive && state != link.StateDisabled, nil
 }
 
-// guarded writes the row of the index that leads to a link. Before that it inserts a guard, by which
-// the reaper finds the row if the process dies before write has looked at the link once more. The
-// guard stays if the row may arrive late, or the reaper may end the link before the row arrives.
+// guarded writes the row of the index that leads to a link. Before that it inserts a guard, by
+// which the reaper finds the row if the process dies before write has looked at the link once more.
+// The guard stays if the row may arrive late, or the reaper may end the link before the row
+// arrives.
 func (s *Links) guarded(ctx context.Context, l link.Link,
 	write func() (late bool, err error)) error {
 	guard, err := s.guard(ctx, l, l)

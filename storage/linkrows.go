@@ -58,8 +58,8 @@ func (s *Links) soon(d time.Duration) time.Time {
 	return s.config.Now().Add(d).Truncate(time.Second).Add(time.Second)
 }
 
-// settleTime: a create that saw a link deleted or expired may still run this long after the link was
-// restored or extended. If clocks are right, it ends after Timeout.
+// settleTime: a create that saw a link deleted or expired may still run this long after the link
+// was restored or extended. If clocks are right, it ends after Timeout.
 const settleTime = 2 * time.Minute
 
 // unsettled reports whether a link was edited, and so perhaps renewed, within the last settleTime.

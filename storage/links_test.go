@@ -472,8 +472,8 @@ func TestAReaperDeletesTheExpiryRowOfALinkThatArrivesTooLate(t *testing.T) {
 	})
 }
 
-// A reaper that is ending a link has found no row of the index, when that row arrives much too late.
-// Found by internal/testing/simulation.
+// A reaper that is ending a link has found no row of the index, when that row arrives much too
+// late. Found by internal/testing/simulation.
 func TestAReaperEndsALinkWhoseIndexRowArrivesTooLate(t *testing.T) {
 	t.Parallel()
 	untilRepaired(t, func(r *rig) (check func()) {

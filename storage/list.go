@@ -128,8 +128,8 @@ func eachListed(ctx context.Context, n int, do func(ctx context.Context, i int) 
 	return all.Wait()
 }
 
-// strays deletes rows of owners' lists that lead to no link. Such a row is inserted before its link,
-// so strays leaves young rows alone.
+// strays deletes rows of owners' lists that lead to no link. Such a row is inserted before its
+// link, so strays leaves young rows alone.
 type strays struct {
 	s   *Links
 	now time.Time // when the rows were listed, or earlier

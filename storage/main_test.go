@@ -125,8 +125,8 @@ func newMemory(now func() time.Time) place {
 	}
 }
 
-// newAzurite is a place in an emulator. Where tests are in memory otherwise, a test of it must not be
-// parallel to them: beside busy tests, the emulator stands still for longer than calls may take.
+// newAzurite is a place in an emulator. Where tests are in memory otherwise, a test of it must not
+// be parallel to them: beside busy tests, the emulator stands still for longer than calls may take.
 func newAzurite(t testing.TB, ports azurite.Ports) place {
 	t.Helper()
 	return place{

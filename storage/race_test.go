@@ -2,6 +2,6 @@
 
 package storage_test
 
-// The race detector makes the meetings slow, and sees no more in them than in other tests: make check
-// has them meet without it.
+// The race detector makes the meetings slow, and sees no more in them than in other tests: make
+// check has them meet without it.
 func init() { meetings, parallel = nil, "8" }

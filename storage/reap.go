@@ -234,8 +234,8 @@ func (r *reaping) look(ctx context.Context, d *dueRow) error {
 	}
 	if err == nil {
 		if d.link.GoneReason == link.StateLive && len(d.keys) == 0 {
-			// A later run looks once more. A stalled reaper may still delete the index and list rows
-			// of the renewed link, and die before it notices.
+			// A later run looks once more. A stalled reaper may still delete the index and list
+			// rows of the renewed link, and die before it notices.
 			l := d.link.Link
 			if _, err := r.s.guardIn(ctx, lookAgainAfter, l, l); err != nil {
 				return err
@@ -284,8 +284,8 @@ func (r *reaping) readGuarded(ctx context.Context, d *dueRow) (seen []indexRow, 
 	return seen, nil
 }
 
-// dropStale deletes the rows of the index that a guard names if they lead to the link and do not fit
-// its present URL and owner. They were read before the link: an edit that makes them fit writes
+// dropStale deletes the rows of the index that a guard names if they lead to the link and do not
+// fit its present URL and owner. They were read before the link: an edit that makes them fit writes
 // them anew, after the link.
 func (r *reaping) dropStale(ctx context.Context, d *dueRow, seen []indexRow) error {
 	for i, key := range d.keys {
@@ -372,8 +372,8 @@ func (r *reaping) endLink(ctx context.Context, d *dueRow) error {
 
 func (r *reaping) unlink(ctx context.Context, d *dueRow) (err error) {
 	l, rows := d.link, r.s.rowsOf(d.link.Link)
-	// The ETag is of before the link ends: who makes the alias anew, or gives the renewed link away,
-	// writes the row of the list anew.
+	// The ETag is of before the link ends: who makes the alias anew, or gives the renewed link
+	// away, writes the row of the list anew.
 	listed, err := r.s.owners.read(ctx, rows.listed)
 	if err != nil {
 		return err

@@ -171,7 +171,8 @@ func decodeLink(data []byte, a link.Name, etag table.ETag) (linkRow, error) {
 	var forward []string
 	_ = json.Unmarshal([]byte(e.Forward), &forward)
 	l.Forward, _ = link.ParseForward(forward)
-	if s, ok := link.ParseAlias(string(e.Spelling)); ok && s.Lower() == a.Alias() && s != a.Alias() {
+	if s, ok := link.ParseAlias(string(e.Spelling)); ok && s.Lower() == a.Alias() &&
+		s != a.Alias() {
 		l.Spelling = s
 	}
 	return linkRow{Link: l, etag: etag, expiryETag: e.ExpiryETag, createID: e.CreateID,

@@ -30,8 +30,8 @@ const (
 
 var errSilent = fmt.Errorf("%w: silent for %v", link.ErrUnavailable, secondaryAfter)
 
-// errNotInSecondary, beside the failure of the primary, says that the secondary has no such link. The
-// primary may have one.
+// errNotInSecondary, beside the failure of the primary, says that the secondary has no such link.
+// The primary may have one.
 var errNotInSecondary = errors.New("the secondary has no such link")
 
 // secondary is the copy of the links in the storage account's second region, which is some minutes

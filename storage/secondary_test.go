@@ -330,8 +330,8 @@ func TestSecondary(t *testing.T) {
 	})
 }
 
-// In any case, the secondary serves a link in every spelling, and says nothing of a spelling that it
-// could not look for.
+// In any case, the secondary serves a link in every spelling, and says nothing of a spelling that
+// it could not look for.
 func TestSecondaryInAnyCase(t *testing.T) {
 	t.Parallel()
 	r := newTwoRegions(t, newMemory(time.Now))

@@ -119,8 +119,8 @@ func (t *store) do(ctx context.Context, w table.Write) (r table.Result, err erro
 	return r, err
 }
 
-// put writes a row in place of what was read, or inserts it if read is "". table.ErrChanged: what is
-// there is not what was read.
+// put writes a row in place of what was read, or inserts it if read is "". table.ErrChanged: what
+// is there is not what was read.
 func (t *store) put(ctx context.Context, row []byte, read table.ETag) (table.Result, error) {
 	if read != "" {
 		return t.write(ctx, table.Replace, row, read)

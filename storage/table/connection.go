@@ -59,13 +59,15 @@ func ParseConnection(getenv func(string) string, service string, names ...string
 	return c, err
 }
 
-// identityNames are what can follow NAME__. The first ones name the account: as many as accountNames.
+// identityNames are what can follow NAME__. The first ones name the account: as many as
+// accountNames.
 var identityNames = []string{"accountName", "tableServiceUri", "blobServiceUri", "credential",
 	"clientId", "managedIdentityResourceId"}
 
 const accountNames = 3
 
-// hostsForm matches what else can follow NAME__. It is the Functions host's own, or means nothing here.
+// hostsForm matches what else can follow NAME__. It is the Functions host's own, or means nothing
+// here.
 var hostsForm = regexp.MustCompile(`(?i)^(?:queueServiceUri|tenantId|(?:retry|diagnostics)__.*)$`)
 
 func parseConnection(getenv func(string) string, names []string) (c Connection, name string,

@@ -96,8 +96,9 @@ func (b *Blocked) Has(ctx context.Context, longURL string) bool {
 }
 
 // permit returns an error unless a link may lead to a long URL. It is for writes. They need storage
-// anyway, so it waits for the hosts. It may be the first call after an idle time, so it polls for
-// changes first. Errors: link.ErrBlocked, link.ErrUnavailable.
+// anyway, so it waits for hosts that are not known, or of which a change was announced. It may be
+// the first call after an idle time, so it polls for changes first. Errors: link.ErrBlocked,
+// link.ErrUnavailable.
 func (b *Blocked) permit(ctx context.Context, longURL string) error {
 	b.changes.current(ctx, b.config.Now())
 	if err := b.Read(ctx); err != nil {
@@ -122,10 +123,13 @@ func (b *Blocked) await(ctx context.Context) {
 	}
 }
 
-// Read reads the blocked hosts, unless they were read before. A read of their copy does not count.
-// Errors: link.ErrUnavailable.
+// Read reads the blocked hosts, unless they are known. A read of their copy does not count. If they
+// are stale, Read waits until they are not. Errors: link.ErrUnavailable.
 func (b *Blocked) Read(ctx context.Context) error {
-	if b.known.Load() {
+	b.mu.Lock()
+	current := b.known.Load() && !b.stale.Load() && !b.reading
+	b.mu.Unlock()
+	if current {
 		return nil
 	}
 	select {

@@ -396,6 +396,30 @@ func TestAHostThatIsAnnouncedWhileAllAreRead(t *testing.T) {
 	}
 }
 
+// A redirect does not wait long for hosts that are read again. A write does.
+func TestWritesWaitForHostsThatHaveChanged(t *testing.T) {
+	t.Parallel()
+	r := followed(t)
+	s, other := r.open(withCache), r.other()
+	r.wantBlocked("before", s, false)
+	r.block(other, badHost)
+	r.clock.Advance(past)
+	slow := make(chan struct{})
+	var queries atomic.Int64
+	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+		if c.Operation == "QueryEntities" && !morePolled(c) && queries.Add(1) == 2 {
+			<-slow // the first one was the poll
+		}
+		return faultproxy.None
+	})
+	s.Get(ctx, "nobody")
+	r.wantBlocked("while the hosts are read", s, false)
+	time.AfterFunc(time.Second, func() { close(slow) })
+	if _, _, err := s.Create(ctx, r.want(url1, time.Hour), ""); !errors.Is(err, link.ErrBlocked) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A process stands still for ten minutes at any call of a change. If it says after that that the
 // change is made, other processes know it within 15 seconds.
 func TestHostsThatAreBlockedTooLate(t *testing.T) {

@@ -239,6 +239,19 @@ func (n *node) note(c faultproxy.Call) {
 	n.failed[name] = append(n.failed[name], n.round.real())
 }
 
+// noteSlow records that a read of blocked hosts was slow. Redirects go by what the node knew until
+// the read ends.
+func (n *node) noteSlow(c faultproxy.Call, begun int64) {
+	if c.Target != n.round.tables.State || c.Operation != "QueryEntities" {
+		return
+	}
+	n.faults.Lock()
+	defer n.faults.Unlock()
+	for at := begun + int64(waits); at < n.round.real(); at += int64(retried) {
+		n.failed[stateReads] = append(n.failed[stateReads], at)
+	}
+}
+
 // keyReads is the name under which failed has all reads of keys. stateReads and stateWrites are
 // those of announcements and blocked hosts.
 const keyReads, stateReads, stateWrites = "keys", "state", "writes of state"

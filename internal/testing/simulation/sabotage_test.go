@@ -166,6 +166,8 @@ var mutants = []struct{ name, file, from, to string }{
 		"err = cmp.Or(err, announce(ctx))", "_ = ctx"},
 	{"the copy of the hosts undoes what was blocked", "blocked.go",
 		"b.replace(hosts, b.own)", "b.replace(hosts, nil)"},
+	{"a write goes by stale hosts", "blocked.go",
+		"current := b.known.Load() && !b.stale.Load() && !b.reading", "current := b.known.Load()"},
 	{"a link to a blocked host is made", "create.go",
 		"if err := s.Blocked.permit(ctx, want.LongURL); err != nil {",
 		"if err := error(nil); err != nil {"},
@@ -296,7 +298,7 @@ func TestSabotage(t *testing.T) {
 				if out, found, by = simulate("1", "5000"); found == "" {
 					out, found = run(failed, folder, "-failfast", "-timeout", "4m",
 						"-run", "Pair|Cross|AtAnyPoint|Renew|Stall|Late|Twice|RollUp|Forgets|Conform|"+
-							"ImportIsTold|Always|Stopped|Former|Extended|Reapers|List|Secondary")
+							"ImportIsTold|Always|Stopped|Former|Extended|Reapers|List|Secondary|Hosts")
 					by = "the tests of storage"
 				}
 				if found == "" {

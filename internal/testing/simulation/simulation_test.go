@@ -135,7 +135,9 @@ func (s *simulation) applied(n *node, proxy *faultproxy.Proxy, c faultproxy.Call
 	slow := s.slow[response{proxy, c.N}]
 	s.mu.Unlock()
 	if slow {
+		begun := s.round.real()
 		s.park(&parked{node: n, proxy: proxy, call: c, slow: true})
+		n.noteSlow(c, begun)
 	}
 }
 

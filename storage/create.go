@@ -461,29 +461,16 @@ func (c *creation) undo(ctx context.Context) {
 
 // repair is for a process that was stopped, in the middle of a write, for longer than a create may
 // take. Even if the write returned an error, it may have been applied after the reaper was there.
-// Other creates may have found the link by its index row and returned it, so repair
-// does not undo the link. It writes the link's expiry row again, and a guard: by that, the reaper
-// finds a row of the index whose link was reaped.
+// Other creates may have found the link by its index row and returned it, so repair does not undo
+// the link. It writes the link's expiry row again, and a guard: by that, the reaper finds a row of
+// the index whose link was reaped.
 func (c *creation) repair(ctx context.Context) {
 	if !c.until.stopped() {
 		return
 	}
-	ctx, cancel := lateTime(ctx)
-	defer cancel()
-	failed := func(left string, err error) {
-		if err != nil {
-			c.s.config.Log.Error(telemetry.LogCreateTooLate, "left", left, "alias", c.own.Name,
-				"error", err)
-		}
-	}
+	var due time.Time
 	if !c.own.ExpiresAt.IsZero() {
-		// The row is written anew, since a reaper that found no link may be about to delete the old
-		// one.
-		_, err := c.s.expiry.put(ctx, c.expiryAt(), c.own.Name)
-		failed("a link without its expiry row", err)
+		due = c.expiryAt()
 	}
-	if c.want.Name.Alias() == "" {
-		_, err := c.s.guard(ctx, c.own.Link, c.own.Link)
-		failed("perhaps an index row without its link", err)
-	}
+	c.s.repair(ctx, due, c.own.Link, c.own.Link, c.want.Name.Alias() == "")
 }

@@ -307,18 +307,5 @@ func (e *editing) repair(ctx context.Context, was, next linkRow) {
 	if !e.until.stopped() {
 		return
 	}
-	ctx, cancel := lateTime(ctx)
-	defer cancel()
-	var err error
-	if due := e.s.dueAt(next.Link); !due.IsZero() {
-		_, err = e.s.expiry.put(ctx, due, next.Name)
-	}
-	if err == nil {
-		_, err = e.s.guard(ctx, was.Link, next.Link)
-	}
-	if err != nil {
-		e.s.config.Log.Error(telemetry.LogCreateTooLate, "left",
-			"perhaps a link without its expiry row, or an index row of another URL", "alias",
-			next.Name, "error", err)
-	}
+	e.s.repair(ctx, e.s.dueAt(next.Link), was.Link, next.Link, true)
 }

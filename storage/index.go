@@ -6,7 +6,10 @@ import (
 	"errors"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"tiney/internal/link"
+	"tiney/internal/telemetry"
 	"tiney/storage/table"
 )
 
@@ -39,6 +42,38 @@ func (s *Links) guardLate(ctx context.Context, was, next link.Link) error {
 	defer cancel()
 	_, err := s.guard(ctx, was, next)
 	return err
+}
+
+// repair writes the expiry row of a link anew, since a reaper that found no link may be about to
+// delete the old one, and a guard if the index may lead to the link. due is zero if the link has no
+// end. It writes both at once: a slow response to one must not keep the other from being written in
+// time.
+func (s *Links) repair(ctx context.Context, due time.Time, was, next link.Link, indexed bool) {
+	ctx, cancel := lateTime(ctx)
+	defer cancel()
+	var both errgroup.Group
+	write := func(left string, do func() error) {
+		both.Go(func() error {
+			if err := table.Safely(do); err != nil {
+				s.config.Log.Error(telemetry.LogCreateTooLate, "left", left, "alias", next.Name,
+					"error", err)
+			}
+			return nil
+		})
+	}
+	if !due.IsZero() {
+		write("a link without its expiry row", func() error {
+			_, err := s.expiry.put(ctx, due, next.Name)
+			return err
+		})
+	}
+	if indexed {
+		write("perhaps an index row without its link, or of another URL", func() error {
+			_, err := s.guard(ctx, was, next)
+			return err
+		})
+	}
+	_ = both.Wait()
 }
 
 // endsSoon reports whether a reaper may end a link before a guard is due. Such a reaper may have

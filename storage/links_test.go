@@ -472,6 +472,42 @@ func TestAReaperDeletesTheExpiryRowOfALinkThatArrivesTooLate(t *testing.T) {
 	})
 }
 
+// A create that was stopped for too long writes its guard although its expiry row gets no response.
+// Otherwise the row of the index that it has just written would stay: its link is gone. Found by
+// internal/testing/simulation.
+func TestTheGuardOfAStoppedCreateDoesNotWait(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s, reaper := r.open(nil), r.open(nil)
+	r.Make()
+	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+		switch {
+		case c.Operation == "InsertEntity" && c.Target == r.Index:
+			r.clock.Advance(10 * time.Minute)
+			r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+				if c.Operation == "UpdateEntity" && c.Target == r.Expiry {
+					return faultproxy.Freeze
+				}
+				return faultproxy.None
+			})
+			if _, err := reaper.Reap(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+		return faultproxy.None
+	})
+	if _, _, err := s.Create(ctx, r.want("https://example.com/", time.Minute), ""); !errors.Is(err,
+		link.ErrUnavailable) {
+		t.Errorf("got %v, want %v", err, link.ErrUnavailable)
+	}
+	r.proxy.Reset()
+	r.clock.Advance(5 * time.Minute) // the guard is due
+	if _, err := reaper.Reap(ctx); err != nil {
+		t.Error(err)
+	}
+	r.WantNoLeak()
+}
+
 // A reaper that is ending a link has found no row of the index, when that row arrives much too
 // late. Found by internal/testing/simulation.
 func TestAReaperEndsALinkWhoseIndexRowArrivesTooLate(t *testing.T) {

@@ -73,7 +73,7 @@ func ParseFormat(name string) (Format, error) {
 	return "", ErrFormat
 }
 
-// FileError tells users why a file or the rest of it cannot be read.
+// FileError says to users why a file or the rest of it cannot be read.
 type FileError string
 
 func (e FileError) Error() string { return string(e) }
@@ -85,7 +85,7 @@ func fileErrorf(format string, args ...any) error {
 	return FileError(fmt.Sprintf(format, args...))
 }
 
-// RecordError tells users what is wrong with one record.
+// RecordError says to users what is wrong with one record.
 type RecordError string
 
 func (e RecordError) Error() string { return string(e) }

@@ -125,7 +125,7 @@ func looseTime(text string) (t time.Time, err error) {
 }
 
 // sinceEpoch parses a number of seconds, or of milliseconds, microseconds or nanoseconds, since
-// 1970. The number of digits tells which. Other numbers may be days, years, or dates without
+// 1970. The number of digits shows which. Other numbers may be days, years, or dates without
 // separators.
 func sinceEpoch(whole string) (time.Time, error) {
 	unit := int64(0)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -72,19 +73,15 @@ func listKeys(ctx context.Context, c commandEnv) error {
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ID\tENDS IN\tOWNER\tNAME\tMADE\tEXPIRES\tLAST USED\tACCESS")
 	for _, k := range keys {
-		expires, used, may := "never", "never", "write"
+		expires, may := "never", "write"
 		if k.ReadOnly {
 			may = "read"
 		}
 		if !k.ExpiresAt.IsZero() {
 			expires = k.ExpiresAt.Format(time.RFC3339)
 		}
-		if k.LastUsedOn != "" {
-			used = k.LastUsedOn
-		}
-		cells := []string{
-			k.ID(), k.Last4, k.Owner, k.Name, k.CreatedAt.Format(time.RFC3339), expires, used,
-			may}
+		cells := []string{k.ID(), k.Last4, k.Owner, k.Name, k.CreatedAt.Format(time.RFC3339),
+			expires, cmp.Or(k.LastUsedOn, "never"), may}
 		for i, cell := range cells {
 			cells[i] = visible(cell)
 		}

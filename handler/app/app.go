@@ -149,10 +149,10 @@ func New(
 func (a *App) Background(ctx context.Context) {
 	starting := telemetry.Begin(ctx, "start", nil, a.hosted)
 	var all sync.WaitGroup
-	turns := make(turns, 1)
-	all.Go(func() { turns.ensure(&starting, a.log, "blocked hosts", a.Links.Blocked.Read) })
-	all.Go(func() { turns.ensure(&starting, a.log, "tables", a.Links.EnsureTables) })
-	all.Go(func() { turns.ensure(&starting, a.log, "lock", a.Lock.Ensure) })
+	tries := make(oneAtATime, 1)
+	all.Go(func() { tries.ensure(&starting, a.log, "blocked hosts", a.Links.Blocked.Read) })
+	all.Go(func() { tries.ensure(&starting, a.log, "tables", a.Links.EnsureTables) })
+	all.Go(func() { tries.ensure(&starting, a.log, "lock", a.Lock.Ensure) })
 	all.Go(func() { a.Links.FollowChanges(ctx) })
 	all.Go(func() { a.Links.Clicks.FlushRegularly(ctx) })
 	if !a.hosted {

@@ -7,29 +7,15 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"sync/atomic"
+	"strings"
 	"testing"
 	"time"
 
 	"tiney/internal/clicks"
-	"tiney/internal/link"
 	"tiney/internal/telemetry"
-	"tiney/internal/testing/azurite"
-	"tiney/internal/testing/rawtables"
+	"tiney/storage"
+	"tiney/storage/memtable"
 )
-
-var (
-	emulator azurite.Ports
-	tables   atomic.Int64 // how many sets of tables were made
-)
-
-func TestMain(m *testing.M) {
-	os.Exit(azurite.ForTests(func(ports azurite.Ports) int {
-		emulator = ports
-		return m.Run()
-	}))
-}
 
 // variant is a way to run the service. Telemetry is discarded.
 type variant struct {
@@ -41,19 +27,13 @@ func (v variant) String() string {
 	return fmt.Sprintf("hosted=%t/telemetry=%t/clicks=%s", v.hosted, v.telemetry, v.clicks)
 }
 
-// cachedRedirect wires the service with real tables but no listener. It returns a function that
-// requests a cached link as a browser does. The day's key for visitors is already known.
+// cachedRedirect wires the service with tables in memory and no listener. It returns a function
+// that requests a cached link as a browser does. The day's key for visitors is already known.
 func cachedRedirect(tb testing.TB, v variant) func() int {
 	tb.Helper()
-	raw := rawtables.Open(tb, emulator.ConnectionString(), fmt.Sprintf("E%d", tables.Add(1)))
-	raw.Make()
-	raw.PutLink(link.Link{Name: "live42", LongURL: "https://example.com/a/long/path?with=a&query",
-		ExpiresAt: time.Now().Add(time.Hour)})
 	env := map[string]string{
-		"AzureWebJobsStorage": emulator.ConnectionString(), "BaseUrl": "https://tiney.to",
-		"SHORTURL_TABLE_NAME": raw.Links, "URLINDEX_TABLE_NAME": raw.Index,
-		"EXPIRYINDEX_TABLE_NAME": raw.Expiry,
-		"CLICKS":                 string(v.clicks), "CLIENT_ADDRESS_HOPS": "1",
+		"AzureWebJobsStorage": "UseDevelopmentStorage=true", "BaseUrl": "https://tiney.to",
+		"ADMIN_KEY": ownKey, "CLICKS": string(v.clicks), "CLIENT_ADDRESS_HOPS": "1",
 	}
 	r := httptest.NewRequest(http.MethodGet, "/live42", nil)
 	r.Header.Set("User-Agent", "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 "+
@@ -77,6 +57,8 @@ func cachedRedirect(tb testing.TB, v variant) func() int {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	memory := memtable.New(time.Now)
+	s.Storage.Open = func(name string) storage.Table { return memory.Table(name) }
 	service, err := New(tb.Context(), s, "test", time.Now, telemetry.NewLogger(io.Discard,
 		slog.LevelInfo))
 	if err != nil {
@@ -84,6 +66,13 @@ func cachedRedirect(tb testing.TB, v variant) func() int {
 	}
 	tb.Cleanup(service.Close)
 	w := &nowhere{header: http.Header{}}
+	shorten := httptest.NewRequest(http.MethodPost, "/api/shorten", strings.NewReader(
+		`{"longUrl":"https://example.com/a/long/path?with=a&query","alias":"live42"}`))
+	shorten.Header.Set("Content-Type", "application/json")
+	shorten.Header.Set("Authorization", "Bearer "+ownKey)
+	if service.Handler.ServeHTTP(w, shorten); w.status != http.StatusCreated {
+		tb.Fatalf("shorten got a %d", w.status)
+	}
 	ask := func() int {
 		clear(w.header)
 		service.Handler.ServeHTTP(w, r)

@@ -9,14 +9,14 @@ import (
 	"tiney/storage/table"
 )
 
-// turns has a capacity of one and is full during each try. Tries at the same time would need more
-// connections, which take memory even at rest.
-type turns chan struct{}
+// oneAtATime has a capacity of one and is full during each try. Tries at the same time would need
+// more connections, which take memory even at rest.
+type oneAtATime chan struct{}
 
 // ensure calls try, which creates what is missing in storage, or reads what is needed at first,
 // until it succeeds or ctx ends. It waits longer after each failure, up to half a minute. There is
 // no hurry, because a request that finds a table missing creates it.
-func (t turns) ensure(
+func (t oneAtATime) ensure(
 	ctx context.Context, log *slog.Logger, what string, try func(context.Context) error,
 ) {
 	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {

@@ -15,7 +15,7 @@ func TestWhatIsMissingIsMadeInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var tries []time.Duration
-		make(turns, 1).ensure(t.Context(), slog.New(slog.DiscardHandler),
+		make(oneAtATime, 1).ensure(t.Context(), slog.New(slog.DiscardHandler),
 			"test", func(context.Context) error {
 				if tries = append(tries, time.Since(start)); len(tries) == 8 {
 					return nil
@@ -28,15 +28,15 @@ func TestWhatIsMissingIsMadeInTheEnd(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10*time.Second, cancel)
-		make(turns, 1).ensure(ctx, slog.New(slog.DiscardHandler),
+		make(oneAtATime, 1).ensure(ctx, slog.New(slog.DiscardHandler),
 			"test", func(context.Context) error { return errors.New("never") })
 	})
 }
 
-func TestTriesTakeTurns(t *testing.T) {
+func TestOneTryAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		turns, trying := make(turns, 1), 0
+		tries, trying := make(oneAtATime, 1), 0
 		var ready atomic.Bool
 		try := func(err error) func(context.Context) error {
 			return func(try context.Context) error {
@@ -50,15 +50,15 @@ func TestTriesTakeTurns(t *testing.T) {
 		}
 		var all sync.WaitGroup
 		all.Go(func() {
-			turns.ensure(ctx, slog.New(slog.DiscardHandler), "a", try(errors.New("never")))
+			tries.ensure(ctx, slog.New(slog.DiscardHandler), "a", try(errors.New("never")))
 		})
 		all.Go(func() {
-			turns.ensure(ctx, slog.New(slog.DiscardHandler), "b", try(nil))
+			tries.ensure(ctx, slog.New(slog.DiscardHandler), "b", try(nil))
 			ready.Store(true)
 		})
 		time.Sleep(time.Minute)
 		if !ready.Load() {
-			t.Error("one that always fails keeps another from its turn")
+			t.Error("one that always fails keeps another from its try")
 		}
 		cancel()
 		all.Wait()

@@ -64,28 +64,32 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	} else {
 		s.Address = net.JoinHostPort(r.listenAddress(), strconv.FormatInt(port, 10))
 	}
-	s.LogLevel = r.level("LOG_LEVEL")
+	s.LogLevel = levels[r.choice("LOG_LEVEL", "info", "debug", "info", "warn", "error")]
 	s.MetricsAddress = r.hostAndPort("METRICS_ADDRESS")
 
 	r.links(&s, port)
-	who := r.text("SHORTEN_ACCESS", "anyone", `^(?i:anyone|owners)$`, "anyone or owners")
-	s.Functions.OwnersOnly = strings.EqualFold(who, "owners")
-	who = r.text("DOMAINS_ACCESS", "anyone", `^(?i:anyone|owners)$`, "anyone or owners")
-	s.Functions.DomainsOwnersOnly = strings.EqualFold(who, "owners")
+	s.Functions.OwnersOnly = r.choice("SHORTEN_ACCESS", "anyone", "anyone", "owners") == "owners"
+	s.Functions.DomainsOwnersOnly =
+		r.choice("DOMAINS_ACCESS", "anyone", "anyone", "owners") == "owners"
 	s.Functions.DomainHeader = r.header("DOMAIN_HEADER", "")
 	if s.Functions.DomainHeader == "Host" { // net/http keeps it apart
 		r.wrong("DOMAIN_HEADER", "must not be Host, which is read without this setting")
 	}
-	s.Functions.HomeURL = r.fallback("HOME_URL", s.Functions.Rules, false)
-	s.Functions.UnknownURL = r.fallback("UNKNOWN_URL", s.Functions.Rules, true)
-	s.Functions.GoneURL = r.fallback("GONE_URL", s.Functions.Rules, true)
+	fallback := func(name string, alias bool) link.Fallback {
+		return parsed(r, name, func(given string) (link.Fallback, error) {
+			return s.Functions.Rules.ParseFallback(given, alias)
+		})
+	}
+	s.Functions.HomeURL = fallback("HOME_URL", false)
+	s.Functions.UnknownURL = fallback("UNKNOWN_URL", true)
+	s.Functions.GoneURL = fallback("GONE_URL", true)
 	s.Functions.RedirectMaxAge = r.duration("REDIRECT_MAX_AGE_SECONDS", time.Second, 0, 0, 31536000)
 	s.Functions.StrictTransport = r.duration("HSTS_SECONDS", time.Second, 31536000, 0, 63072000)
 
 	s.Functions.SiteName = r.words("SITE_NAME", "tiney", 50)
 	s.Functions.SiteNotice = r.words("SITE_NOTICE", "", 200)
 	s.Functions.PublicStats = r.boolean("PUBLIC_STATS", true)
-	s.Functions.MCP = strings.EqualFold(r.text("MCP", "on", `^(?i:on|off)$`, "on or off"), "on")
+	s.Functions.MCP = r.choice("MCP", "on", "on", "off") == "on"
 	s.Functions.Rates = access.Rates{
 		access.LimitShorten:  r.rate("RATE_SHORTEN_PER_MINUTE", 30),
 		access.LimitUnknown:  r.rate("RATE_UNKNOWN_PER_MINUTE", 60),
@@ -134,10 +138,15 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	if r.boolean("TELEMETRY_CLIENT_IP", false) {
 		t.ClientAddress = s.Functions.Addresses.Of
 	}
-	if r.applicationInsights("APPLICATIONINSIGHTS_CONNECTION_STRING", &t.Connection) {
+	const insights = "APPLICATIONINSIGHTS_CONNECTION_STRING"
+	t.Connection = parsed(r, insights, telemetry.ParseConnection)
+	if getenv(insights) != "" {
 		s.Telemetry = &t
 	}
-	t.Credential = r.authentication("APPLICATIONINSIGHTS_AUTHENTICATION_STRING", t.Connection)
+	t.Credential = parsed(r, "APPLICATIONINSIGHTS_AUTHENTICATION_STRING",
+		func(given string) (azcore.TokenCredential, error) {
+			return telemetry.ParseAuthentication(given, t.Connection)
+		})
 
 	return s, r.err()
 }
@@ -201,9 +210,8 @@ func (r *reader) links(s *Settings, port int64) {
 	s.Functions.Rules.Domains = r.domains("DOMAINS", s.Functions.Rules.Base)
 	s.Functions.Rules.OtherHosts = r.otherHosts("OTHER_HOSTS")
 	s.Functions.Rules.ExtraSchemes = r.schemes("EXTRA_SCHEMES")
-	spelled := r.text("ALIAS_CASE", "sensitive", `^(?i:sensitive|insensitive)$`,
-		"sensitive or insensitive")
-	s.Functions.Rules.AnyCase = strings.EqualFold(spelled, "insensitive")
+	s.Functions.Rules.AnyCase =
+		r.choice("ALIAS_CASE", "sensitive", "sensitive", "insensitive") == "insensitive"
 	s.Storage.AnyCase = s.Functions.Rules.AnyCase
 	days := r.integer("DefaultTtlDays", 30, 1, 36500)
 	s.Functions.Rules.DefaultTTL = r.duration(
@@ -236,10 +244,8 @@ func (r *reader) links(s *Settings, port int64) {
 		StorageClock: true,
 		Pause:        time.Second,
 	}
-	mode := r.text("CLICKS", string(clicks.ModeFull), `^(?i:full|totals|off)$`,
-		"full, totals or off")
 	s.Storage.Clicks = storage.ClicksConfig{
-		Mode:       clicks.Mode(strings.ToLower(mode)),
+		Mode:       clicks.Mode(r.choice("CLICKS", "full", "full", "totals", "off")),
 		FlushEvery: r.duration("CLICKS_FLUSH_SECONDS", time.Second, 10, 1, 300),
 		KeepDays:   int(r.integer("CLICKS_KEEP_DAYS", 400, 3, 3650)),
 	}
@@ -289,8 +295,26 @@ func (r *reader) err() error {
 	return fmt.Errorf("these settings are wrong:\n%w", errors.Join(r.errs...))
 }
 
-func (r *reader) wrong(name, what string) {
-	r.errs = append(r.errs, fmt.Errorf("  %s %s", name, what))
+// wrong notes what is wrong with a setting.
+func (r *reader) wrong(name, format string, args ...any) {
+	r.errs = append(r.errs, fmt.Errorf("  %s %s", name, fmt.Sprintf(format, args...)))
+}
+
+// check notes the error of a setting, if there is one.
+func (r *reader) check(name string, err error) {
+	if err != nil {
+		r.wrong(name, "%v", err)
+	}
+}
+
+// parsed reads a value by parse, whose error says what is wrong with it. The default is zero.
+func parsed[T any](r *reader, name string, parse func(string) (T, error)) (value T) {
+	if given := r.getenv(name); given != "" {
+		var err error
+		value, err = parse(given)
+		r.check(name, err)
+	}
+	return value
 }
 
 // integer reads 64 bits also on 32-bit machines, on which an int cannot hold the seconds of a
@@ -302,7 +326,7 @@ func (r *reader) integer(name string, byDefault, low, high int64) int64 {
 	}
 	n, err := strconv.ParseInt(given, 10, 64)
 	if err != nil || n < low || n > high {
-		r.wrong(name, fmt.Sprintf("must be a whole number from %d to %d, not %q", low, high, given))
+		r.wrong(name, "must be a whole number from %d to %d, not %q", low, high, given)
 		return byDefault // so that settings derived from it are not reported too
 	}
 	return n
@@ -325,9 +349,20 @@ func (r *reader) boolean(name string, byDefault bool) bool {
 	}
 	b, err := strconv.ParseBool(strings.ToLower(given))
 	if err != nil {
-		r.wrong(name, fmt.Sprintf("must be true or false, not %q", given))
+		r.wrong(name, "must be true or false, not %q", given)
 	}
 	return b
+}
+
+// choice reads one of some words, in any case.
+func (r *reader) choice(name, byDefault string, words ...string) string {
+	given := cmp.Or(strings.ToLower(r.getenv(name)), byDefault)
+	if !slices.Contains(words, given) {
+		n := len(words) - 1
+		r.wrong(name, "must be %s or %s, not %q",
+			strings.Join(words[:n], ", "), words[n], r.getenv(name))
+	}
+	return given
 }
 
 func (r *reader) text(name, byDefault, pattern, form string) string {
@@ -336,7 +371,7 @@ func (r *reader) text(name, byDefault, pattern, form string) string {
 		return byDefault
 	}
 	if !regexp.MustCompile(pattern).MatchString(given) {
-		r.wrong(name, fmt.Sprintf("must be %s, not %q", form, given))
+		r.wrong(name, "must be %s, not %q", form, given)
 	}
 	return given
 }
@@ -345,7 +380,7 @@ func (r *reader) text(name, byDefault, pattern, form string) string {
 // repetition would be compiled: the pattern of a table's name would take 50 KB.
 func (r *reader) short(name, byDefault string, longest int, pattern, form string) string {
 	if given := r.getenv(name); len(given) > longest {
-		r.wrong(name, fmt.Sprintf("must be %s, not %q", form, given))
+		r.wrong(name, "must be %s, not %q", form, given)
 		return given
 	}
 	return r.text(name, byDefault, pattern, form)
@@ -361,7 +396,7 @@ func (r *reader) words(name, byDefault string, most int) string {
 		r.wrong(name, "must be UTF-8")
 	}
 	if utf8.RuneCountInString(given) > most {
-		r.wrong(name, fmt.Sprintf("must have at most %d characters", most))
+		r.wrong(name, "must have at most %d characters", most)
 	}
 	return given
 }
@@ -394,7 +429,8 @@ func (r *reader) tables() (t storage.Tables) {
 			key = strings.ToLower(table)
 		}
 		if by := taken[key]; by != "" {
-			r.wrong(setting, "must differ from the names that "+by+" gives: "+table+" is one of them")
+			r.wrong(setting, "must differ from the names that %s gives: %s is one of them", by,
+				table)
 		}
 		taken[key] = setting
 		return table
@@ -404,21 +440,8 @@ func (r *reader) tables() (t storage.Tables) {
 	return t
 }
 
-func (r *reader) level(name string) slog.Level {
-	switch given := r.getenv(name); strings.ToLower(given) {
-	case "", "info":
-		return slog.LevelInfo
-	case "debug":
-		return slog.LevelDebug
-	case "warn":
-		return slog.LevelWarn
-	case "error":
-		return slog.LevelError
-	default:
-		r.wrong(name, fmt.Sprintf("must be debug, info, warn or error, not %q", given))
-		return 0
-	}
-}
+var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo,
+	"warn": slog.LevelWarn, "error": slog.LevelError}
 
 // developmentKey is the ADMIN_KEY of local.settings.json. That file is public. The Core Tools can
 // publish its values to a site, and people copy them.
@@ -430,9 +453,7 @@ func (r *reader) adminKey(name, address string, base link.Base) string {
 	if key == "" {
 		return ""
 	}
-	if err := access.CheckAdminKey(key); err != nil {
-		r.wrong(name, err.Error())
-	}
+	r.check(name, access.CheckAdminKey(key))
 	switch {
 	case strings.HasPrefix(key, "@Microsoft.KeyVault("): // as a key it would be easy to guess
 		r.wrong(name, "is a reference to Key Vault that Azure has not resolved: "+
@@ -468,17 +489,16 @@ func (r *reader) oidc(issuer, client, role, groups, scopes string) *access.OIDCC
 	case c.Issuer == "" && c.ClientID == "":
 		return nil
 	case c.Issuer == "":
-		r.wrong(issuer, "is required, since "+client+" is set")
+		r.wrong(issuer, "is required, since %s is set", client)
 	case c.ClientID == "":
-		r.wrong(client, "is required, since "+issuer+" is set")
+		r.wrong(client, "is required, since %s is set", issuer)
 	}
-	err := access.CheckIssuer(c.Issuer)
-	if _, unreachable := link.ParseBase(c.Issuer); err == nil {
-		err = unreachable
-	}
-	if err != nil && c.Issuer != "" {
-		r.wrong(issuer, err.Error())
-	}
+	parsed(r, issuer, func(given string) (_ link.Base, err error) {
+		if err = access.CheckIssuer(given); err != nil {
+			return link.Base{}, err
+		}
+		return link.ParseBase(given)
+	})
 	return &c
 }
 
@@ -526,44 +546,14 @@ func (r *reader) secondary(name string, primary table.Connection) *table.Connect
 		return nil
 	}
 	c, err := primary.Secondary(given)
-	if err != nil {
-		r.wrong(name, err.Error())
-	}
+	r.check(name, err)
 	return &c
-}
-
-func (r *reader) applicationInsights(name string, c *telemetry.Connection) (given bool) {
-	if r.getenv(name) == "" {
-		return false
-	}
-	var err error
-	if *c, err = telemetry.ParseConnection(r.getenv(name)); err != nil {
-		r.wrong(name, err.Error())
-	}
-	return true
-}
-
-func (r *reader) authentication(name string, to telemetry.Connection) azcore.TokenCredential {
-	if r.getenv(name) == "" {
-		return nil
-	}
-	credential, err := telemetry.ParseAuthentication(r.getenv(name), to)
-	if err != nil {
-		r.wrong(name, err.Error())
-	}
-	return credential
 }
 
 // instanceName returns the name that Azure gave this instance, or else the machine's name.
 func instanceName(getenv func(string) string) string {
-	if id := getenv("WEBSITE_INSTANCE_ID"); id != "" {
-		return id
-	}
-	name, err := os.Hostname()
-	if err != nil {
-		return "unknown"
-	}
-	return name
+	machine, _ := os.Hostname()
+	return cmp.Or(getenv("WEBSITE_INSTANCE_ID"), machine, "unknown")
 }
 
 func (r *reader) listenAddress() string {
@@ -572,9 +562,8 @@ func (r *reader) listenAddress() string {
 		return "127.0.0.1"
 	}
 	if _, err := netip.ParseAddr(given); err != nil {
-		r.wrong("LISTEN_ADDRESS", fmt.Sprintf(
-			"must be an IP address of this machine, or 0.0.0.0 or :: for all of them, not %q",
-			given))
+		r.wrong("LISTEN_ADDRESS", "must be an IP address of this machine, or 0.0.0.0 or :: for "+
+			"all of them, not %q", given)
 	}
 	return given
 }
@@ -588,8 +577,8 @@ func (r *reader) hostAndPort(name string) string {
 	}
 	_, port, err := net.SplitHostPort(given)
 	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 {
-		r.wrong(name, fmt.Sprintf("must be host:port, such as 127.0.0.1:9464, or :9464 for all "+
-			"addresses of this machine, not %q", given))
+		r.wrong(name, "must be host:port, such as 127.0.0.1:9464, or :9464 for all "+
+			"addresses of this machine, not %q", given)
 	}
 	return given
 }
@@ -605,13 +594,11 @@ func (r *reader) base(name string, port int64) link.Base {
 			given = "http://" + site
 		} else if site != "" {
 			r.wrong(name, "is required in Azure: the URL that people reach this service by, "+
-				"such as https://"+site)
+				"such as https://%s", site)
 		}
 	}
 	base, err := link.ParseBase(given)
-	if err != nil {
-		r.wrong(name, err.Error())
-	}
+	r.check(name, err)
 	return base
 }
 
@@ -635,7 +622,7 @@ func (r *reader) domains(name string, base link.Base) map[link.Domain]link.Base 
 	all := map[link.Domain]link.Base{}
 	spelled := r.list(name)
 	if len(spelled) > maxDomains {
-		r.wrong(name, fmt.Sprintf("may name %d hosts at most, not %d", maxDomains, len(spelled)))
+		r.wrong(name, "may name %d hosts at most, not %d", maxDomains, len(spelled))
 		return all
 	}
 	scheme := "http" // if BaseUrl is wrong
@@ -651,13 +638,13 @@ func (r *reader) domains(name string, base link.Base) map[link.Domain]link.Base 
 		_, ok := link.ParseDomain(string(domain.Domain()))
 		switch _, again := all[domain.Domain()]; {
 		case err != nil, !ok, domain.HasPath():
-			r.wrong(name, fmt.Sprintf("must be hosts such as go.example or https://go.example, "+
-				"separated by commas, and %q is none", host))
+			r.wrong(name, "must be hosts such as go.example or https://go.example, "+
+				"separated by commas, and %q is none", host)
 		case domain.Domain() == base.Domain():
-			r.wrong(name, fmt.Sprintf("must not have %q, which is the host of BaseUrl: that is "+
-				"the default domain", host))
+			r.wrong(name, "must not have %q, which is the host of BaseUrl: that is the default "+
+				"domain", host)
 		case again:
-			r.wrong(name, fmt.Sprintf("has %q twice", host))
+			r.wrong(name, "has %q twice", host)
 		default:
 			// As browsers write it: with the host in lower case and punycode.
 			all[domain.Domain()], _ = link.ParseBase(domain.Origin())
@@ -678,31 +665,17 @@ func (r *reader) schemes(name string) (schemes []string) {
 		scheme := strings.ToLower(spelled)
 		switch {
 		case !form.MatchString(spelled):
-			r.wrong(name, fmt.Sprintf("must be names of schemes such as mailto or tel, "+
-				"separated by commas and without colons, and %q is none", spelled))
+			r.wrong(name, "must be names of schemes such as mailto or tel, "+
+				"separated by commas and without colons, and %q is none", spelled)
 		case slices.Contains(unsafeSchemes, scheme):
-			r.wrong(name, fmt.Sprintf("must not have %q, by which a link could attack who follows "+
-				"it", scheme))
+			r.wrong(name, "must not have %q, by which a link could attack who follows it", scheme)
 		case scheme == "http" || scheme == "https":
-			r.wrong(name, fmt.Sprintf("must not have %q, which is always there", scheme))
+			r.wrong(name, "must not have %q, which is always there", scheme)
 		case !slices.Contains(schemes, scheme):
 			schemes = append(schemes, scheme)
 		}
 	}
 	return schemes
-}
-
-// fallback reads a URL to which people are sent.
-func (r *reader) fallback(name string, rules link.Rules, alias bool) link.Fallback {
-	given := r.getenv(name)
-	if given == "" {
-		return ""
-	}
-	f, err := rules.ParseFallback(given, alias)
-	if err != nil {
-		r.wrong(name, err.Error())
-	}
-	return f
 }
 
 // otherHosts reads the hosts of this service other than the host of BaseUrl. The site's own name is
@@ -711,8 +684,7 @@ func (r *reader) otherHosts(name string) (hosts []link.Host) {
 	for _, spelled := range r.list(name) {
 		host, ok := link.ParseHost(spelled)
 		if _, err := link.ParseBase("http://" + spelled); !ok || err != nil {
-			r.wrong(name, fmt.Sprintf("must be names of hosts, separated by commas, and %q is none",
-				spelled))
+			r.wrong(name, "must be names of hosts, separated by commas, and %q is none", spelled)
 		}
 		hosts = append(hosts, host)
 	}

@@ -438,8 +438,8 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 		"קיצור": false, "é": false, ".": false, "1": false} {
 		for _, name := range []string{"SITE_NAME", "SITE_NOTICE"} {
 			_, err := ReadSettings(environment(name, value))
-			if told := err != nil && strings.Contains(err.Error(), name+" must be a text that can "+
-				"be seen"); told != wrong || (err != nil) != wrong {
+			if named := err != nil && strings.Contains(err.Error(), name+" must be a text that can "+
+				"be seen"); named != wrong || (err != nil) != wrong {
 				t.Errorf("%s=%q: %v", name, value, err)
 			}
 		}
@@ -569,7 +569,7 @@ func TestWrongAccess(t *testing.T) {
 			strings.Count(err.Error(), "\n") != 1 {
 			t.Errorf("%s: got %v, want one mistake: %s", name, err, test.want)
 		} else if test.given[0] == "ADMIN_KEY" && strings.Contains(err.Error(), test.given[1]) {
-			t.Errorf("%s: a key is told: %v", name, err)
+			t.Errorf("%s: a key is quoted: %v", name, err)
 		}
 	}
 }
@@ -690,7 +690,7 @@ func TestWrongDestinations(t *testing.T) {
 }
 
 // TestDefaultBase: subcommands and the service have the same default BaseUrl. With another one, an
-// import would make links that nobody reaches.
+// import would make links that cannot be reached.
 func TestDefaultBase(t *testing.T) {
 	for want, given := range map[string][]string{
 		"http://localhost:7071": {"FUNCTIONS_CUSTOMHANDLER_PORT", "5000", "PORT", "8080"},
@@ -707,7 +707,7 @@ func TestDefaultBase(t *testing.T) {
 		}
 	}
 	if _, err := ReadLinkSettings(environment("PORT", "x")); err == nil {
-		t.Error("a wrong port is not told")
+		t.Error("a wrong port is not reported")
 	}
 }
 
@@ -742,7 +742,7 @@ func TestAllWrongSettingsAreNamedAtOnce(t *testing.T) {
 		}
 	}
 	if strings.Contains(err.Error(), "a secret") {
-		t.Errorf("a key is told:\n%v", err)
+		t.Errorf("a key is quoted:\n%v", err)
 	}
 }
 

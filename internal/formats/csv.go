@@ -9,47 +9,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
-)
-
-// column is a kind of column.
-type column int
-
-const (
-	target column = iota
-	code          // the alias, perhaps in slashes
-	short         // a short URL; its path is the alias
-	custom        // further short URLs, separated by commas or spaces
-	title
-	tags
-	owner
-	// Times.
-	created
-	expires
-	updated
-	last
-	// Whole numbers.
-	status
-	visits
-	bots
-
-	// True or false.
-	disabled
-	locked
-
-	domain
-	forward  // names, separated by commas
-	password // what the link asks for
-
-	columns // how many there are
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // table is a CSV format: a row of column names, then one record a row.
 type table struct {
-	// names are the names of each column, as normal returns them. If a file has several of them,
-	// the first in this list counts.
-	names [columns][]string
-	// own: the format is our own. Texts are kept as they are, tags are from joinTags, and records
-	// may lack an alias.
+	names columnNames
+	// own: the format is our own. Texts are kept as they are, and tags are from joinTags.
 	own bool
 	// bare is the order of the columns in files without column names. nil: all files have the
 	// names.
@@ -61,15 +27,8 @@ type table struct {
 }
 
 var tables = map[Format]table{
-	CSV: {own: true, names: [columns][]string{
-		target: {"longurl"}, code: {"alias"}, short: {"shorturl"},
-		title: {"title"}, tags: {"tags"}, owner: {"owner"},
-		created: {"createdatutc"}, expires: {"expiresatutc"}, updated: {"updatedatutc"},
-		status: {"statuscode"}, disabled: {"disabled"},
-		visits: {"clicks"}, bots: {"bots"}, last: {"lastclickatutc"},
-		domain: {"domain"}, forward: {"forward"}, locked: {"locked"},
-	}},
-	Shlink: {names: [columns][]string{
+	CSV: {own: true, names: ownNames()},
+	Shlink: {names: columnNames{
 		target: {"longurl"}, code: {"shortcode"}, short: {"shorturl"},
 		title: {"title"}, tags: {"tags"}, created: {"createdat"}, visits: {"visits", "visitscount"},
 		domain: {"domain"},
@@ -77,12 +36,12 @@ var tables = map[Format]table{
 	YOURLS: {
 		null: []string{"NULL", `\N`}, // phpMyAdmin's, MySQL's
 		bare: []column{code, target, title, created, columns, visits},
-		names: [columns][]string{
+		names: columnNames{
 			target: {"url", "target"}, code: {"keyword", "source"},
 			title: {"title"}, created: {"timestamp"}, visits: {"clicks", "hits"},
 		},
 	},
-	Bitly: {names: [columns][]string{
+	Bitly: {names: columnNames{
 		target: {"destinationurl", "longurl"},
 		short:  {"link", "bitlink", "shortlink"}, custom: {"customlink", "customlinks"},
 		title: {"title"}, tags: {"tags"},
@@ -91,17 +50,17 @@ var tables = map[Format]table{
 	}},
 	Dub: {
 		null: []string{"null", "undefined"}, // JavaScript's
-		names: [columns][]string{
+		names: columnNames{
 			target: {"destinationurl", "url"}, short: {"shortlink", "link"},
 			title: {"title"}, tags: {"tags"}, created: {"createdat"}, expires: {"expiresat"},
 			disabled: {"archived"}, visits: {"clicks"},
 		},
 	},
-	AzURLShortener: {skip: "KEY", names: [columns][]string{
+	AzURLShortener: {skip: "KEY", names: columnNames{
 		target: {"url"}, code: {"rowkey"}, title: {"title"},
 		disabled: {"isarchived"}, visits: {"clicks"},
 	}},
-	Polr: {names: [columns][]string{
+	Polr: {names: columnNames{
 		target: {"longurl"}, short: {"shorturl"}, created: {"createdat"},
 		disabled: {"isdisabled"}, visits: {"clicks"}, password: {"secretkey"},
 	}},
@@ -113,19 +72,11 @@ type header struct {
 	at     [columns]int // the index of each column's field; -1: none
 }
 
-// name returns the name of a column in the file.
-func (h *header) name(c column) string { return h.fields[h.at[c]] }
-
-// normal returns column names in lower case, without spaces, hyphens and underscores.
-func normal(fields []string) []string {
+// normalAll returns column names as normal does.
+func normalAll(fields []string) []string {
 	names := make([]string, len(fields))
 	for i, field := range fields {
-		names[i] = strings.Map(func(r rune) rune {
-			if strings.ContainsRune(" \u00a0_-", r) {
-				return -1
-			}
-			return r
-		}, strings.ToLower(field))
+		names[i] = normal(field)
 	}
 	return names
 }
@@ -206,7 +157,7 @@ func (t *table) read(in io.Reader, start []byte, f Format, yield func(Record) bo
 			return fileErrorf("Line %d must name the columns. %s", row.first, row.wrong)
 		case h == nil:
 			if h, seen = t.bareHeader(row.fields); !seen {
-				names := normal(row.fields)
+				names := normalAll(row.fields)
 				if h, err = t.header(slices.Clone(row.fields), names, f); err != nil {
 					return err
 				}
@@ -225,8 +176,8 @@ func (t *table) read(in io.Reader, start []byte, f Format, yield func(Record) bo
 	}
 }
 
-// separator begins the line that tells spreadsheets which separator the file has. That line is not
-// a record.
+// separator begins the line that names the separator of the file to spreadsheets. That line is not a
+// record.
 const separator = "sep="
 
 // blank reports whether a row is empty or is the line with separator.
@@ -275,70 +226,47 @@ func uneven(row row, should int) string {
 	return fmt.Sprintf("There are %d columns instead of %d: %s.", len(row.fields), should, hint)
 }
 
-// record makes the records of a row.
+// record makes the records of a row that has no damage.
 func (t *table) record(h *header, fields []string, yield func(Record)) {
-	raw := func(c column) string {
-		if at := h.at[c]; 0 <= at && at < len(fields) {
-			return fields[at]
+	e := entry{own: t.own}
+	for c, at := range h.at {
+		if at < 0 {
+			continue
 		}
-		return ""
-	}
-	text := func(c column) string {
-		s := strings.Clone(raw(c)) // otherwise it would keep the row in memory
-		switch {
-		case c >= title && slices.Contains(t.null, s): // an alias may be spelled so
-			return ""
-		case !t.own:
-			return strings.TrimSpace(s)
-		case c == target || c == short: // no formula begins like a URL
-			return s
+		e.names[c] = h.fields[at]
+		if at < len(fields) {
+			e.texts[c] = t.text(column(c), fields[at])
 		}
-		return unguarded(s)
 	}
-	value := func(c column) (name, s string) {
-		if h.at[c] < 0 {
-			return "", ""
-		}
-		return h.name(c), strings.TrimSpace(raw(c))
-	}
-	b := builder{short: text(short), code: text(code), own: t.own}
-	if !t.own {
-		b.code = strings.Trim(b.code, "/")
-		b.custom = split(text(custom))
-	}
-	if t.skip != "" && b.code == t.skip {
+	if t.skip != "" && e.texts[code] == t.skip {
 		return
 	}
-	b.Link.LongURL, b.Link.Title, b.Link.Owner = text(target), text(title), text(owner)
-	b.Domain = strings.TrimSpace(text(domain))
-	b.protected(!nothing(text(password)))
-	b.forward(split(text(forward)))
-	b.date(&b.Link.CreatedAt, raw(created))
-	b.end(value(expires))
-	b.date(&b.Link.UpdatedAt, raw(updated))
-	b.date(&b.Total.Last, raw(last))
-	b.Total.Clicks, _ = parseWhole(raw(visits))
-	b.Total.Bots, _ = parseWhole(raw(bots))
-	if name, s := value(status); !nothing(s) {
-		n, ok := parseWhole(s)
-		if b.Link.StatusCode = int(n); !ok {
-			b.fail("%s is %s; it must be 301, 302, 307 or 308.", quoted(name), quoted(s))
-		}
-	}
-	name, s := value(disabled)
-	b.bool(&b.Link.Disabled, name, s)
-	name, s = value(locked)
-	b.bool(&b.Link.Locked, name, s)
-	if t.own {
-		var ok bool
-		if b.Link.Tags, ok = splitTags(text(tags)); !ok {
-			b.fail(`The tags are not separated by commas, or a quote is missing: ` +
-				`one with a comma in it is written as "a,b".`)
-		}
+	e.custom, e.forward = split(e.texts[custom]), split(e.texts[forward])
+	if !t.own {
+		e.tags = looseTags(e.texts[tags])
+	} else if all, ok := splitTags(e.texts[tags]); ok {
+		e.tags = all
 	} else {
-		b.Link.Tags = looseTags(text(tags))
+		e.fail(`The tags are not separated by commas, or a quote is missing: ` +
+			`one with a comma in it is written as "a,b".`)
 	}
-	b.yield(t.names[target][0], yield)
+	e.records(t.names[target][0], yield)
+}
+
+// text returns the text of a field.
+func (t *table) text(c column, field string) string {
+	s := strings.Clone(field) // otherwise it would keep the row in memory
+	switch {
+	case t.own:
+		if s = unguarded(s); c < created {
+			return s
+		}
+	case c >= title && slices.Contains(t.null, s): // an alias may be spelled so
+		return ""
+	case c == code:
+		return strings.Trim(strings.TrimSpace(s), "/")
+	}
+	return strings.TrimSpace(s)
 }
 
 // split returns the first maxFew texts of a list that is separated by commas or spaces.
@@ -351,6 +279,14 @@ func split(s string) (all []string) {
 		}
 	}
 	return all
+}
+
+// few are the first maxFew texts of a list in JSON.
+type few []string
+
+// UnmarshalJSONFrom decodes the list.
+func (f *few) UnmarshalJSONFrom(in *jsontext.Decoder) error {
+	return DecodeFirst(in, (*[]string)(f), maxFew)
 }
 
 // looseTags splits the tags of other programs. They are a list in JSON, or separated by commas, or

@@ -2,28 +2,11 @@ package formats
 
 import (
 	"bufio"
-	"cmp"
 	"errors"
 	"io"
 
 	"github.com/go-json-experiment/json/jsontext"
-
-	"tiney/internal/clicks"
-	"tiney/internal/link"
 )
-
-// document is a JSON format: a list of links, alone or as a member of an object. A file may have
-// several of them one after another, such as the pages of an API.
-type document struct {
-	member string
-	decode decoder
-}
-
-var documents = map[Format]document{
-	Kutt:  {"data", decodeKutt},
-	Bitly: {"links", decodeBitly},
-	Sink:  {"links", decodeSink},
-}
 
 // bounded reads from r. It fails if the decoder has returned no token or value for maxRecord bytes.
 type bounded struct {
@@ -56,15 +39,17 @@ func newDecoder(r io.Reader) *jsontext.Decoder {
 		jsontext.AllowInvalidUTF8(true))
 }
 
-// read reads the entries of a file. The Line of a record is the number of its entry, from 1.
-func (d document) read(r io.Reader, f Format, yield func(Record) bool) error {
+// readLists reads a JSON document: a list of links, alone or as a member of an object. A file may
+// have several of them one after another, such as the pages of an API. The Line of a record is the
+// number of its entry, from 1.
+func (o *object) readLists(r io.Reader, f Format, yield func(Record) bool) error {
 	in := &bounded{r: &lineFeeds{in: bufio.NewReader(r), isJSON: true}}
 	in.decoder = newDecoder(in)
 	entries, lists, without := 0, 0, 0
-	err := d.walk(in.decoder, &lists, &without, func(data []byte) bool {
+	err := o.walk(in.decoder, &lists, &without, func(data []byte) bool {
 		entries++
 		more := true
-		decodeObject(d.decode, data, func(rec Record) {
+		o.records(data, func(rec Record) {
 			rec.Line, rec.Entry = entries, true
 			more = more && yield(rec)
 		})
@@ -84,11 +69,11 @@ func (d document) read(r io.Reader, f Format, yield func(Record) bool) error {
 			entries+1, in.decoder.InputOffset())
 	case lists == 0:
 		return fileErrorf("The JSON has no list of links: "+
-			"the format %s has it as the member %q, or alone.", f, d.member)
+			"the format %s has it as the member %q, or alone.", f, o.list)
 	case without > 0:
 		return fileErrorf("An object after or between the lists of links has none: perhaps an "+
 			"error was saved in place of a page. Export again; the format %s has the list as the "+
-			"member %q.", f, d.member)
+			"member %q.", f, o.list)
 	case entries == 0:
 		return errNoLinks
 	}
@@ -100,149 +85,41 @@ var errStopped = errors.New("stopped")
 
 // walk yields the entries of all lists. It adds the number of lists to lists, and that of objects
 // without one to without. Its error comes from the decoder, or is errStopped.
-func (d document) walk(
+func (o *object) walk(
 	in *jsontext.Decoder, lists, without *int, yield func(data []byte) bool,
 ) error {
-	list := func() error {
-		*lists++
-		if _, err := in.ReadToken(); err != nil {
-			return err
-		}
-		for in.PeekKind() != ']' {
-			data, err := in.ReadValue()
-			if err != nil {
-				return err
-			}
-			if !yield(data) {
+	name := ""  // of the member that comes next
+	before := 0 // the number of lists before this object
+	for {
+		var err error
+		within, read := in.StackIndex(in.StackDepth())
+		switch next := in.PeekKind(); {
+		case within == '[' && next != ']':
+			var data []byte
+			if data, err = in.ReadValue(); err == nil && !yield(data) {
 				return errStopped
 			}
-		}
-		_, err := in.ReadToken()
-		return err
-	}
-	for {
-		switch in.PeekKind() {
-		case '[':
-			if err := list(); err != nil {
-				return err
-			}
-		case '{':
-			before := *lists
-			if _, err := in.ReadToken(); err != nil {
-				return err
-			}
-			for in.PeekKind() == '"' {
-				name, err := in.ReadToken()
-				if err != nil {
-					return err
-				}
-				if name.String() == d.member && in.PeekKind() == '[' {
-					err = list()
-				} else {
-					err = in.SkipValue()
-				}
-				if err != nil {
-					return err
-				}
-			}
-			if _, err := in.ReadToken(); err != nil {
-				return err
-			}
-			if *lists == before {
+		case within == '{' && read%2 == 0 && next == '"':
+			var token jsontext.Token
+			token, err = in.ReadToken()
+			name = token.String()
+		case next == '[' && (within == 0 || name == o.list):
+			*lists++
+			_, err = in.ReadToken()
+		case within == 0 && next == '{':
+			before = *lists
+			_, err = in.ReadToken()
+		case next == ']', next == '}':
+			if _, err = in.ReadToken(); err == nil && next == '}' && before == *lists {
 				*without++
 			}
 		default:
-			if err := in.SkipValue(); err == io.EOF {
+			if err = in.SkipValue(); err == io.EOF {
 				return nil
-			} else if err != nil {
-				return err
 			}
 		}
+		if err != nil {
+			return err
+		}
 	}
-}
-
-// flag is a boolean from a program whose database may have no booleans. What stands for no value
-// and the texts that parseBool takes for false are false. Any other value is true.
-type flag bool
-
-// UnmarshalJSONFrom decodes the value.
-func (f *flag) UnmarshalJSONFrom(in *jsontext.Decoder) error {
-	var text scalar
-	err := text.UnmarshalJSONFrom(in)
-	is, ok := parseBool(string(text))
-	*f = flag(is || !ok && !nothing(string(text)))
-	return err
-}
-
-func decodeKutt(data []byte, yield func(Record)) {
-	var v struct {
-		Address     string `json:"address"`
-		Link        string `json:"link"`
-		Domain      string `json:"domain"`
-		Target      string `json:"target"`
-		Description string `json:"description"`
-		ExpireIn    scalar `json:"expire_in"`
-		CreatedAt   scalar `json:"created_at"`
-		VisitCount  tally  `json:"visit_count"`
-		Banned      flag   `json:"banned"`
-		Password    flag   `json:"password"`
-	}
-	if err := unmarshal(data, &v); err != nil {
-		yield(Record{Err: RecordError(jsonWrong(err))})
-		return
-	}
-	b := builder{code: v.Address, short: v.Link, Record: Record{
-		Link:   link.Link{LongURL: v.Target, Title: v.Description, Disabled: bool(v.Banned)},
-		Domain: v.Domain,
-		Total:  clicks.Total{Clicks: int64(v.VisitCount)},
-	}}
-	b.protected(bool(v.Password))
-	b.date(&b.Link.CreatedAt, string(v.CreatedAt))
-	b.end("expire_in", string(v.ExpireIn))
-	b.yield("target", yield)
-}
-
-func decodeBitly(data []byte, yield func(Record)) {
-	var v struct {
-		ID             string `json:"id"`
-		Link           string `json:"link"`
-		LongURL        string `json:"long_url"`
-		Title          string `json:"title"`
-		CreatedAt      scalar `json:"created_at"`
-		Archived       flag   `json:"archived"`
-		CustomBitlinks few    `json:"custom_bitlinks"`
-		Tags           few    `json:"tags"`
-	}
-	if err := unmarshal(data, &v); err != nil {
-		yield(Record{Err: RecordError(jsonWrong(err))})
-		return
-	}
-	b := builder{short: cmp.Or(v.ID, v.Link), custom: v.CustomBitlinks,
-		Record: Record{Link: link.Link{
-			LongURL: v.LongURL, Title: v.Title, Tags: v.Tags, Disabled: bool(v.Archived)}}}
-	b.date(&b.Link.CreatedAt, string(v.CreatedAt))
-	b.yield("long_url", yield)
-}
-
-func decodeSink(data []byte, yield func(Record)) {
-	var v struct {
-		Slug       string `json:"slug"`
-		URL        string `json:"url"`
-		Title      string `json:"title"` // of the preview
-		Comment    string `json:"comment"`
-		Tags       few    `json:"tags"`
-		CreatedAt  scalar `json:"createdAt"`
-		Expiration scalar `json:"expiration"`
-		Password   flag   `json:"password"`
-	}
-	if err := unmarshal(data, &v); err != nil {
-		yield(Record{Err: RecordError(jsonWrong(err))})
-		return
-	}
-	b := builder{code: v.Slug, Record: Record{Link: link.Link{
-		LongURL: v.URL, Title: cmp.Or(v.Comment, v.Title), Tags: v.Tags}}}
-	b.protected(bool(v.Password))
-	b.date(&b.Link.CreatedAt, string(v.CreatedAt))
-	b.end("expiration", string(v.Expiration))
-	b.yield("url", yield)
 }

@@ -73,7 +73,7 @@ func ParseFormat(name string) (Format, error) {
 	return "", ErrFormat
 }
 
-// FileError tells users why a file or the rest of it cannot be read.
+// FileError says to users why a file or the rest of it cannot be read.
 type FileError string
 
 func (e FileError) Error() string { return string(e) }
@@ -85,7 +85,7 @@ func fileErrorf(format string, args ...any) error {
 	return FileError(fmt.Sprintf(format, args...))
 }
 
-// RecordError tells users what is wrong with one record.
+// RecordError says to users what is wrong with one record.
 type RecordError string
 
 func (e RecordError) Error() string { return string(e) }
@@ -116,9 +116,8 @@ func Read(r io.Reader, f Format) iter.Seq2[Record, error] {
 // read yields the records until yield returns false.
 func read(r io.Reader, f Format, yield func(Record) bool) error {
 	table, isTable := tables[f]
-	lines, isLines := objects[f]
-	document, isDocument := documents[f]
-	if !isTable && !isLines && !isDocument {
+	object, hasObjects := objects[f]
+	if !isTable && !hasObjects {
 		return ErrFormat
 	}
 	in, start, err := open(r)
@@ -127,10 +126,10 @@ func read(r io.Reader, f Format, yield func(Record) bool) error {
 	}
 	isJSON := bytes.HasPrefix(start, []byte("{")) || bytes.HasPrefix(start, []byte("["))
 	switch {
-	case isLines:
-		return lines.read(in, start, f, yield)
-	case isDocument && isJSON:
-		return document.read(in, f, yield)
+	case hasObjects && object.list == "":
+		return object.readLines(in, start, f, yield)
+	case hasObjects && isJSON:
+		return object.readLists(in, f, yield)
 	case isJSON:
 		return fileErrorf("The file is JSON, and the format %s is CSV. "+
 			"Choose another format, or export the links as CSV.", f)

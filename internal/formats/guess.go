@@ -50,7 +50,7 @@ func guessTable(start []byte) (best Format) {
 		if blank(row.fields) {
 			continue
 		}
-		names := normal(row.fields)
+		names := normalAll(row.fields)
 		for _, f := range Formats {
 			t := tables[f] // of a format in JSON: one that no row is of
 			if _, bare := t.bareHeader(row.fields); bare {
@@ -96,7 +96,7 @@ func guessJSON(in *jsontext.Decoder) Format {
 		}
 		name := token.String()
 		f, ok := marks[name]
-		if _, lines := objects[f]; ok && list != lines {
+		if ok && list == (objects[f].list != "") {
 			return f
 		}
 		if !list && in.PeekKind() == '[' {
@@ -117,7 +117,7 @@ func guessJSON(in *jsontext.Decoder) Format {
 // having returns the formats whose list of links is the member of this name.
 func having(name string) (all []Format) {
 	for _, f := range Formats {
-		if d, ok := documents[f]; ok && d.member == name {
+		if o, ok := objects[f]; ok && o.list == name {
 			all = append(all, f)
 		}
 	}

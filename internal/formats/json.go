@@ -6,29 +6,66 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"tiney/internal/clicks"
 	"tiney/internal/link"
 )
 
-// decoder decodes one JSON object, which may yield several records. It does not set their Line.
-type decoder func(data []byte, yield func(Record))
-
-// objectLines is a format with one JSON object per line.
-type objectLines struct{ decode decoder }
-
-var objects = map[Format]objectLines{
-	NDJSON: {decodeRow},
-	Golink: {decodeGolink},
+// object is a JSON format: an object for each link. The objects are one a line, or in a list.
+type object struct {
+	own    bool   // the format is our own
+	list   string // the member that has the list, if it does not stand alone; "": one object a line
+	target string // the member with the target
+	names  columnNames
+	// also changes an entry that was read; nil: it does nothing.
+	also func(*entry)
 }
 
-// read reads the lines of a file. start is the start of the file.
-func (o objectLines) read(in io.Reader, start []byte, f Format, yield func(Record) bool) error {
+var objects = map[Format]object{
+	NDJSON: {own: true, target: "longUrl", names: ownNames()},
+	Golink: {target: "Long", names: columnNames{
+		target: {"long"}, code: {"short"}, created: {"created"},
+	}, also: fromGolink},
+	Kutt: {list: "data", target: "target", names: columnNames{
+		target: {"target"}, code: {"address"}, short: {"link"}, domain: {"domain"},
+		title: {"description"}, created: {"createdat"}, expires: {"expirein"},
+		visits: {"visitcount"}, disabled: {"banned"}, password: {"password"},
+	}},
+	Bitly: {list: "links", target: "long_url", names: columnNames{
+		target: {"longurl"}, short: {"id", "link"}, custom: {"custombitlinks"},
+		title: {"title"}, tags: {"tags"}, created: {"createdat"}, disabled: {"archived"},
+	}},
+	Sink: {list: "links", target: "url", names: columnNames{
+		target: {"url"}, code: {"slug"}, title: {"comment", "title"}, // title: of the preview
+		tags: {"tags"}, created: {"createdat"}, expires: {"expiration"}, password: {"password"},
+	}},
+}
+
+// fromGolink makes a link forward what golink appends to all targets, and refuses targets that only
+// golink understands.
+func fromGolink(e *entry) {
+	switch long := e.texts[target]; {
+	case strings.Contains(long, "{{"):
+		e.fail("The target is a template, which no link can be here. " +
+			"Leave it out, or write the URL that it stands for.")
+	case strings.HasPrefix(long, "/"):
+		e.fail("The target %s is a path, which golink takes for another of its links. "+
+			"Write the whole URL that it stands for.", quoted(long))
+	}
+	// A target without a host cannot take what is appended here.
+	if (link.Link{LongURL: e.texts[target]}).CanForward() {
+		e.forward = (link.ForwardQuery | link.ForwardPath).Names()
+	}
+}
+
+// readLines reads a file with one object a line. start is the start of the file.
+func (o *object) readLines(in io.Reader, start []byte, f Format, yield func(Record) bool) error {
 	if len(start) > 0 && start[0] != '{' {
 		return fileErrorf("The format %s has one JSON object a line, "+
 			`and the file does not begin with "{". Choose another format.`, f)
@@ -59,7 +96,7 @@ func (o objectLines) read(in io.Reader, start []byte, f Format, yield func(Recor
 		}
 		begin = false
 		more := true
-		decodeObject(o.decode, line, func(rec Record) {
+		o.records(line, func(rec Record) {
 			rec.Line = number
 			more = more && yield(rec)
 		})
@@ -69,15 +106,29 @@ func (o objectLines) read(in io.Reader, start []byte, f Format, yield func(Recor
 	}
 }
 
-func decodeObject(decode decoder, data []byte, yield func(Record)) {
+// records yields the records of an object, without their Line.
+func (o *object) records(data []byte, yield func(Record)) {
+	wrong := ""
+	in := objectReader{object: o, entry: entry{own: o.own}}
 	switch {
 	case !utf8.Valid(data):
-		yield(Record{Err: RecordError(notUTF8)})
+		wrong = notUTF8
 	case jsontext.Value(data).Kind() != '{':
-		yield(Record{Err: RecordError("This is no JSON object.")})
+		wrong = "This is no JSON object."
 	default:
-		decode(data, yield)
+		// The decoder would keep all names to find those that are there twice, and an object may
+		// have thousands of members that are not read.
+		err := json.Unmarshal(data, &in, jsontext.AllowDuplicateNames(true))
+		if err == nil {
+			if o.also != nil {
+				o.also(&in.entry)
+			}
+			in.entry.records(o.target, yield)
+			return
+		}
+		wrong = jsonWrong(err)
 	}
+	yield(Record{Err: RecordError(wrong)})
 }
 
 const tooLong = "The line is longer than 1 MiB and was skipped: " +
@@ -86,104 +137,101 @@ const tooLong = "The line is longer than 1 MiB and was skipped: " +
 const notUTF8 = "The text is not UTF-8. Save the file as UTF-8, in Excel as \"CSV UTF-8\", " +
 	"and import it again."
 
-// linkJSON is a link in our own JSON, with the members of the API.
-type linkJSON struct {
-	Alias      link.Alias `json:"alias"`
-	ShortURL   string     `json:"shortUrl"`
-	LongURL    string     `json:"longUrl"`
-	CreatedAt  scalar     `json:"createdAtUtc"`
-	ExpiresAt  scalar     `json:"expiresAtUtc"`
-	UpdatedAt  scalar     `json:"updatedAtUtc"`
-	StatusCode statusCode `json:"statusCode"`
-	Disabled   bool       `json:"disabled"`
-	Shared     unread     `json:"shared"`
-	DeletedAt  unread     `json:"deletedAtUtc"`
-	Title      nullable   `json:"title"`
-	Tags       few        `json:"tags"`
-	Owner      nullable   `json:"owner"`
-	Clicks     tally      `json:"clicks"`
-	Bots       tally      `json:"bots"`
-	LastAt     scalar     `json:"lastClickAtUtc"`
-	Domain     nullable   `json:"domain"`
-	Forward    few        `json:"forward"`
-	Locked     bool       `json:"locked"`
+// objectReader reads the members of an object into an entry.
+type objectReader struct {
+	*object
+	entry entry
+	ranks [columns]int // of the names in the entry, as find returns them
 }
 
-// nullable is a text that JSON has as null if it is empty.
-type nullable string
-
-// MarshalJSONTo encodes the text.
-func (n nullable) MarshalJSONTo(out *jsontext.Encoder) error {
-	if n == "" {
-		return out.WriteToken(jsontext.Null)
+// find returns the column of a member, and the place of the name among the names of that column.
+// Names may be in any case. It returns columns for other members.
+func (o *object) find(name string) (column, int) {
+	name = normal(name)
+	for c, names := range o.names {
+		if rank := slices.Index(names, name); rank >= 0 {
+			return column(c), rank
+		}
 	}
-	return out.WriteToken(jsontext.String(string(n)))
+	return columns, 0
 }
 
-// scalar is a text that JSON has as null if it is empty, and that other programs may write as a
-// number or a boolean. A list or an object is "[" or "{", which nothing can be read from.
-type scalar string
-
-// MarshalJSONTo encodes the text.
-func (s scalar) MarshalJSONTo(out *jsontext.Encoder) error {
-	return nullable(s).MarshalJSONTo(out)
-}
-
-// UnmarshalJSONFrom decodes the value.
-func (s *scalar) UnmarshalJSONFrom(in *jsontext.Decoder) error {
-	switch kind := in.PeekKind(); kind {
-	case '[', '{':
-		*s = scalar(kind.String())
-		return in.SkipValue()
-	case 'n':
-		*s = ""
-		return in.SkipValue()
-	}
-	token, err := in.ReadToken()
-	*s = scalar(token.String())
-	return err
-}
-
-// tally is a number of clicks. What cannot be read is zero.
-type tally int64
-
-// UnmarshalJSONFrom decodes the number.
-func (n *tally) UnmarshalJSONFrom(in *jsontext.Decoder) error {
-	var text scalar
-	err := text.UnmarshalJSONFrom(in)
-	whole, _ := parseWhole(string(text))
-	*n = tally(whole)
-	return err
-}
-
-// statusCode is a status code, or zero for none.
-type statusCode int
-
-// UnmarshalJSONFrom decodes the number.
-func (c *statusCode) UnmarshalJSONFrom(in *jsontext.Decoder) error {
-	var text scalar
-	if err := text.UnmarshalJSONFrom(in); err != nil {
+// UnmarshalJSONFrom decodes an object.
+func (r *objectReader) UnmarshalJSONFrom(in *jsontext.Decoder) error {
+	if _, err := in.ReadToken(); err != nil {
 		return err
 	}
-	n, ok := parseWhole(string(text))
-	if *c = statusCode(n); !ok && !nothing(string(text)) {
-		return errKind
+	for in.PeekKind() == '"' {
+		token, err := in.ReadToken()
+		if err != nil {
+			return err
+		}
+		name := token.String()
+		c, rank := r.find(name)
+		if c == columns {
+			if err := in.SkipValue(); err != nil {
+				return err
+			}
+			continue
+		}
+		e := &r.entry
+		if r.own && e.names[c] != "" {
+			return RecordError(fmt.Sprintf("The member %s is there twice.", quoted(name)))
+		}
+		var text string
+		switch c {
+		case tags:
+			err = DecodeFirst(in, &e.tags, maxFew)
+		case custom:
+			err = DecodeFirst(in, &e.custom, maxFew)
+		case forward:
+			err = DecodeFirst(in, &e.forward, maxFew)
+		case target, code, short, title, owner, domain:
+			err = json.UnmarshalDecode(in, &text)
+		case disabled, locked, password:
+			text, err = r.flag(in)
+		default:
+			text, err = scalar(in)
+		}
+		if err != nil {
+			return err
+		}
+		if e.texts[c] == "" || text != "" && rank <= r.ranks[c] {
+			e.names[c], e.texts[c], r.ranks[c] = name, text, rank
+		}
 	}
-	return nil
+	_, err := in.ReadToken()
+	return err
 }
 
-// errKind: the value is not of the kind that the member has.
-var errKind = errors.New("a value of another kind")
+// flag decodes a boolean. The database of another program may have no booleans. So of its values,
+// those that stand for no value and those that parseBool takes for false are false, and any other
+// is true.
+func (r *objectReader) flag(in *jsontext.Decoder) (string, error) {
+	if r.own {
+		var is bool
+		err := json.UnmarshalDecode(in, &is)
+		return strconv.FormatBool(is), err
+	}
+	text, err := scalar(in)
+	is, ok := parseBool(text)
+	if ok && !is || nothing(text) {
+		return "", err
+	}
+	return "true", err
+}
 
-// maxFew is how many texts of a list are kept: one more than any list may have.
-const maxFew = maxCustom + 1
-
-// few are the first maxFew texts of a list.
-type few []string
-
-// UnmarshalJSONFrom decodes the list.
-func (f *few) UnmarshalJSONFrom(in *jsontext.Decoder) error {
-	return DecodeFirst(in, (*[]string)(f), maxFew)
+// scalar decodes a string, a number or a boolean as its text, and null as "". A list or an object
+// is "[" or "{", which nothing can be read from.
+func scalar(in *jsontext.Decoder) (string, error) {
+	switch kind := in.PeekKind(); kind {
+	case '[', '{':
+		return kind.String(), in.SkipValue()
+	case 'n':
+		return "", in.SkipValue()
+	}
+	token, err := in.ReadToken()
+	return token.String(), err
 }
 
 // DecodeFirst decodes the first elements of a list, up to most, or null. It skips the others: a
@@ -208,112 +256,29 @@ func DecodeFirst[T any](in *jsontext.Decoder, list *[]T, most int) error {
 	return err
 }
 
-// unread is the value of a member that is written, and never read.
-type unread struct{ value any }
-
-// MarshalJSONTo encodes the value.
-func (u unread) MarshalJSONTo(out *jsontext.Encoder) error {
-	return json.MarshalEncode(out, u.value)
-}
-
-// UnmarshalJSONFrom skips the value.
-func (unread) UnmarshalJSONFrom(in *jsontext.Decoder) error { return in.SkipValue() }
-
-func decodeRow(data []byte, yield func(Record)) {
-	var v linkJSON
-	// To find names that are there twice, a decoder keeps all. Long lines, which have thousands of
-	// members of others, may have them twice.
-	if err := json.Unmarshal(data, &v, json.MatchCaseInsensitiveNames(true),
-		jsontext.AllowDuplicateNames(len(data) > startSize)); err != nil {
-		yield(Record{Err: RecordError(jsonWrong(err))})
-		return
-	}
-	b := builder{code: string(v.Alias), short: v.ShortURL, own: true, Record: Record{
-		Link: link.Link{
-			LongURL:    v.LongURL,
-			StatusCode: int(v.StatusCode),
-			Disabled:   v.Disabled,
-			Locked:     v.Locked,
-			Title:      string(v.Title),
-			Tags:       v.Tags,
-			Owner:      string(v.Owner),
-		},
-		Domain: string(v.Domain),
-		Total:  clicks.Total{Clicks: int64(v.Clicks), Bots: int64(v.Bots)},
-	}}
-	b.forward(v.Forward)
-	b.date(&b.Link.CreatedAt, string(v.CreatedAt))
-	b.end("expiresAtUtc", string(v.ExpiresAt))
-	b.date(&b.Link.UpdatedAt, string(v.UpdatedAt))
-	b.date(&b.Total.Last, string(v.LastAt))
-	b.yield("longUrl", yield)
-}
-
-// unmarshal decodes an object of another program. Names may be in any case, and may occur twice.
-func unmarshal(data []byte, v any) error {
-	return json.Unmarshal(data, v,
-		json.MatchCaseInsensitiveNames(true), jsontext.AllowDuplicateNames(true))
-}
-
-func decodeGolink(data []byte, yield func(Record)) {
-	var v struct {
-		Short, Long string
-		Created     scalar
-	}
-	if err := unmarshal(data, &v); err != nil {
-		yield(Record{Err: RecordError(jsonWrong(err))})
-		return
-	}
-	b := builder{code: v.Short, Record: Record{Link: link.Link{LongURL: v.Long}}}
-	// golink appends both to all targets. A target without a host cannot take them here.
-	if b.Link.CanForward() {
-		b.Link.Forward = link.ForwardQuery | link.ForwardPath
-	}
-	switch {
-	case strings.Contains(v.Long, "{{"):
-		b.fail("The target is a template, which no link can be here. " +
-			"Leave it out, or write the URL that it stands for.")
-	case strings.HasPrefix(v.Long, "/"):
-		b.fail("The target %s is a path, which golink takes for another of its links. "+
-			"Write the whole URL that it stands for.", quoted(v.Long))
-	}
-	b.date(&b.Link.CreatedAt, string(v.Created))
-	b.yield("Long", yield)
-}
-
 // jsonWrong says what is wrong with an object that cannot be decoded.
 func jsonWrong(err error) string {
+	var wrong RecordError
 	var semantic *json.SemanticError
 	var syntactic *jsontext.SyntacticError
 	switch {
-	case errors.As(err, &semantic) && semantic.GoType != nil:
-		name := member(semantic.JSONPointer)
-		return fmt.Sprintf("The member %s must be %s.", name, kindOf(semantic.GoType))
-	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &syntactic):
-		return fmt.Sprintf("The member %s is there twice.", member(syntactic.JSONPointer))
+	case errors.As(err, &wrong):
+		return string(wrong)
 	case errors.As(err, &syntactic) && errors.Is(err, io.ErrUnexpectedEOF):
 		return "The JSON ends before it is complete: " +
 			"check whether the line was cut, or a quote is missing."
 	case errors.As(err, &syntactic):
 		return fmt.Sprintf("The JSON is damaged at byte %d.", syntactic.ByteOffset+1)
+	case errors.As(err, &semantic) && semantic.GoType != nil:
+		kind := "a list"
+		switch semantic.GoType.Kind() {
+		case reflect.String:
+			kind = "a string"
+		case reflect.Bool:
+			kind = "true or false"
+		}
+		name := strings.TrimPrefix(string(semantic.JSONPointer), "/") // such as "tags/0"
+		return fmt.Sprintf("The member %s must be %s.", quoted(name), kind)
 	}
 	return "The JSON is damaged."
-}
-
-// member returns the quoted name of a member, such as "tags/0", for the text of an error.
-func member(p jsontext.Pointer) string { return quoted(strings.TrimPrefix(string(p), "/")) }
-
-func kindOf(t reflect.Type) string {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch t.Kind() {
-	case reflect.String:
-		return "a string"
-	case reflect.Int, reflect.Int64:
-		return "a whole number"
-	case reflect.Bool:
-		return "true or false"
-	}
-	return "a list"
 }

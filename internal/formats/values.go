@@ -1,193 +1,13 @@
 package formats
 
 import (
-	"fmt"
 	"math"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-	"unicode"
-
-	"tiney/internal/link"
 )
-
-// maxCustom is how many other short URLs an entry may have.
-const maxCustom = 100
-
-// builder makes the records of one entry of a file.
-type builder struct {
-	Record
-	code   string   // the alias itself, or "" if short has it
-	short  string   // the short URL
-	custom []string // other short URLs with the same target
-	own    bool     // the format is our own: records may lack an alias, and nothing is cut
-}
-
-// fail sets the error of the record, unless the record has one.
-func (b *builder) fail(format string, args ...any) {
-	if b.Err == nil {
-		b.Err = RecordError(fmt.Sprintf(format, args...))
-	}
-}
-
-// protected refuses the record if its link asks for a password.
-func (b *builder) protected(is bool) {
-	if is {
-		b.fail("The link asks for a password, which no link can here: it would lead everybody to " +
-			"its target. Take the password away, or leave it out.")
-	}
-}
-
-// date sets a date in the past. One that cannot be read costs the date, and not the link.
-func (b *builder) date(dst *time.Time, text string) {
-	if t, ok := parseTime(text); ok && t.Unix() >= 0 {
-		*dst = t
-	}
-}
-
-// end sets when the link ends, as the file says under this name. If that cannot be read, it is an
-// error, because the link would never end.
-func (b *builder) end(name, text string) {
-	if nothing(text) {
-		return
-	}
-	t, ok := parseTime(text)
-	if !ok {
-		b.fail("%s is %s; a time is written as 2030-01-31T12:00:00Z or 2030-01-31 12:00:00.",
-			quoted(name), quoted(text))
-	}
-	b.Link.ExpiresAt = t
-}
-
-// bool sets whether the link is disabled or locked, as the file says under this name.
-func (b *builder) bool(dst *bool, name, text string) {
-	is, ok := parseBool(text)
-	if !nothing(text) && !ok {
-		b.fail("%s is %s; it must be true or false.", quoted(name), quoted(text))
-	}
-	*dst = is
-}
-
-// forward sets what the link forwards, by the names in the file.
-func (b *builder) forward(names []string) {
-	var err error
-	if b.Link.Forward, err = link.ParseForward(names); err != nil {
-		b.fail(`What is forwarded may be "query" and "path", not %s.`,
-			quoted(strings.Join(names, ",")))
-	}
-}
-
-// yield yields the record once for each of its aliases. Only the first one has the clicks. target
-// is the name of the column or member with the target.
-func (b *builder) yield(target string, yield func(Record)) {
-	if b.Link.LongURL == "" {
-		b.fail("There is no %s, which is where the link leads to.", target)
-	}
-	if len(b.custom) > maxCustom {
-		b.fail("There are more than %d custom short URLs.", maxCustom)
-	}
-	aliases := b.aliases()
-	if len(aliases) == 0 && !b.own {
-		b.fail("There is no alias: neither a short code nor a short URL with a path.")
-	}
-	if b.Err != nil {
-		wrong := Record{Err: b.Err}
-		if len(aliases) > 0 {
-			wrong.Link.Name = aliases[0]
-		}
-		yield(wrong)
-		return
-	}
-	if !b.own {
-		b.Link.Title, b.Link.Tags = fit(b.Link.Title, link.MaxTitle), fitAll(b.Link.Tags)
-	}
-	if len(b.Link.Tags) == 0 {
-		b.Link.Tags = nil
-	}
-	if len(aliases) == 0 {
-		yield(b.Record)
-		return
-	}
-	for i, a := range aliases {
-		rec := b.Record
-		rec.Link.Name = a
-		if i > 0 {
-			rec.Total.Clicks, rec.Total.Bots, rec.Total.Last = 0, 0, time.Time{}
-		}
-		yield(rec)
-	}
-}
-
-// fit returns a text of another program, without control characters and cut to most characters.
-func fit(text string, most int) string {
-	var runes []rune
-	for words := range strings.FieldsFuncSeq(text, unicode.IsControl) {
-		if len(runes) > 0 {
-			runes = append(runes, ' ')
-		}
-		for _, r := range words {
-			if len(runes) >= most {
-				return strings.TrimSpace(string(runes[:most]))
-			}
-			runes = append(runes, r)
-		}
-	}
-	return strings.TrimSpace(string(runes))
-}
-
-// fitAll returns the first tags of another program, as many as a link may have, each once and made
-// fit.
-func fitAll(tags []string) (all []string) {
-	for _, tag := range tags {
-		if len(all) == link.MaxTags {
-			break
-		}
-		if tag = fit(tag, link.MaxTag); tag != "" && !slices.Contains(all, tag) {
-			all = append(all, tag)
-		}
-	}
-	return all
-}
-
-// aliases returns the aliases of the entry, each once.
-func (b *builder) aliases() (aliases []link.Name) {
-	seen := map[link.Name]bool{"": true}
-	add := func(code string) {
-		if a := link.Name(code); !seen[a] {
-			seen[a] = true
-			aliases = append(aliases, a)
-		}
-	}
-	if b.code != "" {
-		add(b.code)
-	} else {
-		add(pathOf(b.short))
-	}
-	for _, short := range b.custom {
-		add(pathOf(short))
-	}
-	return aliases
-}
-
-// pathOf returns the path of a short URL without the slashes at its ends. The URL may lack its
-// scheme, and its host: then it is the path. The whole path is the alias; its last segment alone
-// would be another alias.
-func pathOf(short string) string {
-	if !strings.ContainsAny(short, "/.:?#") {
-		return short
-	}
-	if _, after, ok := strings.Cut(short, "://"); ok {
-		short = after
-	}
-	if i := strings.IndexAny(short, "?#"); i >= 0 {
-		short = short[:i]
-	}
-	_, path, _ := strings.Cut(short, "/")
-	return strings.Trim(path, "/")
-}
 
 // nothing reports whether a text stands for no value: in databases, JavaScript, Python or pandas.
 func nothing(text string) bool {
@@ -305,7 +125,7 @@ func looseTime(text string) (t time.Time, err error) {
 }
 
 // sinceEpoch parses a number of seconds, or of milliseconds, microseconds or nanoseconds, since
-// 1970. The number of digits tells which. Other numbers may be days, years, or dates without
+// 1970. The number of digits shows which. Other numbers may be days, years, or dates without
 // separators.
 func sinceEpoch(whole string) (time.Time, error) {
 	unit := int64(0)

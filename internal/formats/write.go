@@ -1,9 +1,10 @@
 package formats
 
 import (
+	"cmp"
 	"encoding/csv"
+	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -21,11 +22,10 @@ import (
 // CSV is as in RFC 4180, with lines that end with LF. Tags are in one field, separated by commas. A
 // tag that contains a comma or a quote, or that begins or ends with white space, is itself in
 // quotes. Spreadsheets take a field that begins with =, +, - or @ for a formula, even in quotes,
-// and anybody may choose a title. So Writer puts an apostrophe before an alias, title, list of
-// tags, owner or domain that begins with such a character, also if apostrophes precede the
-// character. Read takes one apostrophe away again.
+// and anybody may choose a title. So Writer puts an apostrophe before a text that begins with such
+// a character, also if apostrophes precede the character. Read takes one apostrophe away again.
 type Writer struct {
-	// ForSpreadsheet makes CSV begin with a line that tells spreadsheets the separator. Without
+	// ForSpreadsheet makes CSV begin with a line that names the separator to spreadsheets. Without
 	// that line, some spreadsheets split at semicolons, and then a field may begin anywhere in a
 	// title or a long URL.
 	ForSpreadsheet bool
@@ -34,81 +34,65 @@ type Writer struct {
 	format Format
 	w      io.Writer
 	csv    *csv.Writer
+	json   *jsontext.Encoder
 	began  bool
 }
 
 // NewWriter returns a Writer that writes to w, with the short URLs of rules. It buffers until
 // Flush.
 func NewWriter(w io.Writer, f Format, rules link.Rules) *Writer {
-	return &Writer{rules: rules, format: f, w: w, csv: csv.NewWriter(w)}
+	return &Writer{rules: rules, format: f, w: w, csv: csv.NewWriter(w),
+		json: jsontext.NewEncoder(w, jsontext.AllowInvalidUTF8(true))}
 }
 
 // Write writes a record without its Err. The error is the error of writing, or ErrFormat.
 func (w *Writer) Write(rec Record) error {
-	l := rec.Link
-	if l.StatusCode == 0 {
-		l.StatusCode = link.DefaultStatusCode
+	if rec.Link.StatusCode == 0 {
+		rec.Link.StatusCode = link.DefaultStatusCode
 	}
 	switch w.format {
 	case NDJSON:
-		v := linkJSON{
-			Alias:      l.Alias(),
-			ShortURL:   w.rules.ShortURL(l),
-			LongURL:    l.LongURL,
-			CreatedAt:  scalar(stamp(l.CreatedAt)),
-			ExpiresAt:  scalar(stamp(l.ExpiresAt)),
-			UpdatedAt:  scalar(stamp(l.UpdatedAt)),
-			StatusCode: statusCode(l.StatusCode),
-			Disabled:   l.Disabled,
-			Shared:     unread{l.Shared},
-			DeletedAt:  unread{nullable(stamp(l.DeletedAt))},
-			Title:      nullable(l.Title),
-			Tags:       l.Tags,
-			Owner:      nullable(l.Owner),
-			Clicks:     tally(rec.Total.Clicks),
-			Bots:       tally(rec.Total.Bots),
-			LastAt:     scalar(stamp(rec.Total.Last)),
-			Domain:     nullable(l.Name.Domain()),
-			Forward:    l.Forward.Names(),
-			Locked:     l.Locked,
+		err := w.json.WriteToken(jsontext.BeginObject)
+		for _, m := range members {
+			err = cmp.Or(err, w.json.WriteToken(jsontext.String(m.name)),
+				json.MarshalEncode(w.json, orNull(m.value(w, &rec))))
 		}
-		line, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true))
-		if err != nil {
-			return err
-		}
-		_, err = w.w.Write(append(line, '\n'))
-		return err
+		return cmp.Or(err, w.json.WriteToken(jsontext.EndObject))
 	case CSV:
 		if err := w.begin(); err != nil {
 			return err
 		}
-		fields := []string{
-			guarded(string(l.Alias())),
-			w.rules.ShortURL(l),
-			l.LongURL,
-			stamp(l.CreatedAt),
-			stamp(l.ExpiresAt),
-			stamp(l.UpdatedAt),
-			strconv.Itoa(l.StatusCode),
-			strconv.FormatBool(l.Disabled),
-			strconv.FormatBool(l.Shared),
-			stamp(l.DeletedAt),
-			guarded(l.Title),
-			guarded(joinTags(l.Tags)),
-			guarded(l.Owner),
-			strconv.FormatInt(rec.Total.Clicks, 10),
-			strconv.FormatInt(rec.Total.Bots, 10),
-			stamp(rec.Total.Last),
-			guarded(string(l.Name.Domain())),
-			strings.Join(l.Forward.Names(), ","),
-			strconv.FormatBool(l.Locked),
-		}
-		for i, field := range fields {
-			fields[i] = strings.ToValidUTF8(field, "\ufffd")
+		fields := make([]string, len(members))
+		for i, m := range members {
+			fields[i] = strings.ToValidUTF8(field(m.value(w, &rec)), "\ufffd")
 		}
 		return w.csv.Write(fields)
 	}
 	return ErrFormat
+}
+
+// orNull returns the value of a member as JSON has it.
+func orNull(value any) any {
+	if t, ok := value.(time.Time); ok {
+		value = stamp(t)
+	}
+	if value == "" {
+		return nil
+	}
+	return value
+}
+
+// field returns the value of a member as CSV has it.
+func field(value any) string {
+	switch v := value.(type) {
+	case time.Time:
+		return stamp(v)
+	case []string:
+		return guarded(joinTags(v))
+	case string:
+		return guarded(v)
+	}
+	return fmt.Sprint(value)
 }
 
 // begin writes the column names once.
@@ -122,10 +106,11 @@ func (w *Writer) begin() error {
 			return err
 		}
 	}
-	return w.csv.Write([]string{"alias", "shortUrl", "longUrl",
-		"createdAtUtc", "expiresAtUtc", "updatedAtUtc", "statusCode", "disabled", "shared",
-		"deletedAtUtc", "title", "tags", "owner", "clicks", "bots", "lastClickAtUtc",
-		"domain", "forward", "locked"})
+	var names []string
+	for _, m := range members {
+		names = append(names, m.name)
+	}
+	return w.csv.Write(names)
 }
 
 // Flush writes the buffer. In CSV it writes the column names even if there was no record.

@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,7 +18,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/microsoft/ApplicationInsights-Go/appinsights"
 	"github.com/microsoft/ApplicationInsights-Go/appinsights/contracts"
 )
 
@@ -29,15 +30,13 @@ const (
 	longestAsked = 5 * time.Minute
 )
 
-// endpoint posts to Application Insights. The SDK's channel encodes the batches and posts them, one
-// at a time, to a stand-in for the network. The stand-in does the real posting with limits, keeps
-// the result, and tells the SDK that all is well. Otherwise the SDK would retry a failed batch in a
-// goroutine of its own for minutes, with any number of such batches at once.
+// endpoint posts to Application Insights, one batch at a time. The SDK's own channel would retry a
+// failed batch in a goroutine of its own for minutes, with any number of such batches at once, and
+// has no tokens.
 type endpoint struct {
-	channel *appinsights.InMemoryChannel
-	client  http.Client
-	tokens  azcore.TokenCredential // nil: the instrumentation key is enough
-	results chan result
+	url    string
+	client http.Client
+	tokens azcore.TokenCredential // nil: the instrumentation key is enough
 
 	ctx    context.Context // for all posts
 	cancel context.CancelFunc
@@ -48,12 +47,11 @@ type endpoint struct {
 // https://github.com/microsoft/ApplicationInsights-dotnet). A component that accepts only tokens
 // refuses posts to the version without tokens.
 func (e *endpoint) open(service string, tokens azcore.TokenCredential) {
-	url := service + "/v2/track"
+	e.url = service + "/v2/track"
 	if tokens != nil {
-		url = service + "/v2.1/track"
+		e.url = service + "/v2.1/track"
 	}
 	e.tokens = tokens
-	e.results = make(chan result, 1)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.client = http.Client{
 		Timeout: tryTimeout,
@@ -74,47 +72,28 @@ func (e *endpoint) open(service string, tokens azcore.TokenCredential) {
 			return nil
 		},
 	}
-	e.channel = appinsights.NewInMemoryChannel(&appinsights.TelemetryConfiguration{
-		EndpointUrl: url,
-		// The Sender makes the batches, so the channel must send none by itself.
-		MaxBatchSize:     1 << 20,
-		MaxBatchInterval: 1000 * time.Hour,
-		Client:           &http.Client{Transport: (*standIn)(e)},
-	})
 }
 
 func (e *endpoint) close() {
-	e.channel.Stop()
 	e.cancel()
 	e.client.CloseIdleConnections()
 }
 
-// post tries once to send a batch, which must not be empty: the SDK ignores an empty one.
-func (e *endpoint) post(batch []*contracts.Envelope) result {
+// post tries once to send a batch.
+func (e *endpoint) post(batch []*contracts.Envelope) (got result) {
+	var body bytes.Buffer
+	compressed := gzip.NewWriter(&body)
+	lines := json.NewEncoder(compressed)
 	for _, item := range batch {
-		e.channel.Send(item)
+		_ = lines.Encode(item) // writes nothing of an item with a number that JSON cannot have
 	}
-	e.channel.Flush()
-	return <-e.results
-}
-
-// standIn is the endpoint as the transport of the SDK's HTTP client.
-type standIn endpoint
-
-// RoundTrip posts a batch that the SDK has encoded.
-func (e *standIn) RoundTrip(r *http.Request) (*http.Response, error) {
-	e.results <- e.try(r)
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody,
-		Request: r}, nil
-}
-
-func (e *standIn) try(r *http.Request) (got result) {
-	post, err := http.NewRequestWithContext(e.ctx, r.Method, r.URL.String(), r.Body)
+	_ = compressed.Close()
+	post, err := http.NewRequestWithContext(e.ctx, http.MethodPost, e.url, &body)
 	if err != nil {
 		return result{err: err}
 	}
-	post.Header, post.ContentLength, post.GetBody = r.Header.Clone(), r.ContentLength, r.GetBody
-	post.Header.Del("Accept-Encoding") // with it, the response would not be decompressed
+	post.Header.Set("Content-Encoding", "gzip")
+	post.Header.Set("Content-Type", "application/x-json-stream")
 	if e.tokens != nil {
 		ctx, cancel := context.WithTimeout(e.ctx, tryTimeout)
 		token, err := e.tokens.GetToken(ctx,

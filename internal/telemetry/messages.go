@@ -1,8 +1,9 @@
 package telemetry
 
 // The messages of warnings and errors in the log. docs/operations.md says what to do about each,
-// and queries search for them. So each message is a constant, and a test compares the docs and the
-// queries with LogMessages. Details that differ from line to line are in the line's attributes.
+// and queries search for them. So each message is a constant, and a test of infra compares the docs
+// and the queries with the constants of this file. Details that differ from line to line are in the
+// line's attributes.
 const (
 	// LogMemory: TABLE_CONNECTION is memory.
 	LogMemory = "everything is kept in memory, and is gone when this process stops"
@@ -90,18 +91,3 @@ const (
 	// LogHostEnded: the process has lost its parent, and ends too.
 	LogHostEnded = "the Functions host has ended; stopping"
 )
-
-// LogMessages are all messages of warnings and errors.
-var LogMessages = []string{
-	LogMemory, LogMetricsNotServed, LogStorageUnavailable, LogStorageNotReady, LogNotReady,
-	LogRequestFailed, LogPanic, LogLinkCorrupt, LogLinkNotReaped,
-	LogBatchRefused, LogReaperFailed, LogClicksNotRolledUp, LogClicksCorrupt, LogTopNotRead,
-	LogReapStatsNotSaved,
-	LogCreateTooLate, LogLinkLeft, LogExpiryRowLeft,
-	LogEditLeft, LogIndexRowLate, LogSecondary, LogChangesNotPolled, LogClicksNotSaved,
-	LogProviderUnavailable, LogGroupsLost, LogRolesLost, LogProviderKeyLost,
-	LogKeyUseNotSaved, LogLockNotReleased,
-	LogTelemetryDelayed, LogTelemetryRefused, LogTelemetryStopped,
-	LogLocationRewritten, LogClientAddressLost, LogClientAddressMissing, LogTimerRefused,
-	LogHostEnded,
-}

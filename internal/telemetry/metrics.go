@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"math"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -9,57 +10,58 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 )
 
-// Metrics are all measurements of one process. The zero value is ready. All methods except Take may
-// be called concurrently.
+// Metrics are all measurements of one process, under the names in the tags. The zero value is ready.
+// All methods except Take may be called concurrently.
 type Metrics struct {
-	CacheHit         Counter // links served from the cache while fresh
-	CacheNegativeHit Counter // "not found" served from the cache
-	CacheStaleHit    Counter // links served although no longer fresh, because storage failed
-	CacheMiss        Counter // lookups that had to wait for storage
-	CacheEvicted     Counter // entries that made room for others
-	CacheBytes       Gauge   // cost of what the cache holds, in bytes
+	CacheHit         Counter `name:"cache.hit"`          // links served from the cache while fresh
+	CacheNegativeHit Counter `name:"cache.negative_hit"` // "not found" served from the cache
+	CacheStaleHit    Counter `name:"cache.stale_hit"`    // stale links served, since storage failed
+	CacheMiss        Counter `name:"cache.miss"`         // lookups that had to wait for storage
+	CacheEvicted     Counter `name:"cache.evicted"`      // entries that made room for others
+	CacheBytes       Gauge   `name:"cache.bytes"`        // cost of what the cache holds, in bytes
 
-	RedirectFound     Counter
-	RedirectNotFound  Counter // unknown aliases, impossible ones included
-	RedirectGone      Counter // expired or disabled
-	RedirectSecondary Counter // links that were read from the secondary region
-	RedirectDuration  Distribution
+	RedirectFound     Counter      `name:"redirect.found"`
+	RedirectNotFound  Counter      `name:"redirect.not_found"` // also impossible aliases
+	RedirectGone      Counter      `name:"redirect.gone"`      // expired or disabled
+	RedirectSecondary Counter      `name:"redirect.secondary"` // read from the secondary region
+	RedirectDuration  Distribution `name:"redirect.duration_ms"`
 
-	ShortenCreated        Counter
-	ShortenDeduplicated   Counter
-	ShortenRejected       Counter // every 4xx
-	ShortenAliasCollision Counter
+	ShortenCreated        Counter `name:"shorten.created"`
+	ShortenDeduplicated   Counter `name:"shorten.deduplicated"`
+	ShortenRejected       Counter `name:"shorten.rejected"` // every 4xx
+	ShortenAliasCollision Counter `name:"shorten.alias_collision"`
 
-	SigninsRefused Counter // requests whose credentials are not valid
-	// limitRefused counts requests of clients that have sent too many, by the place of the limit in
-	// Limits.
-	limitRefused [7]Counter
-	LinkEdited   Counter // links changed: edits, deletes and restores
-	LinkClaimed  Counter
+	SigninsRefused Counter `name:"signin.refused"` // requests whose credentials are not valid
+	LinkEdited     Counter `name:"link.edited"`    // links changed: edits, deletes and restores
+	LinkClaimed    Counter `name:"link.claimed"`
 
-	ChangesPolls  Counter // how often this process asked for changes of others
-	ChangesFailed Counter // polls that failed
+	ChangesPolls  Counter `name:"changes.polls"`  // polls for changes of others
+	ChangesFailed Counter `name:"changes.failed"` // polls that failed
 	// ChangesAge is set at each poll: the seconds since the start of the last poll that succeeded,
 	// or since the process started.
-	ChangesAge Gauge
+	ChangesAge Gauge `name:"changes.age_s"`
 
-	ClicksCounted Counter // of people
-	ClicksBots    Counter
-	ClicksDropped Counter      // clicks without room in memory while nothing could be saved
-	ClicksFlush   Distribution // of writes of counted clicks
+	ClicksCounted Counter      `name:"clicks.counted"` // of people
+	ClicksBots    Counter      `name:"clicks.bots"`
+	ClicksDropped Counter      `name:"clicks.dropped"`  // without room while none could be saved
+	ClicksFlush   Distribution `name:"clicks.flush_ms"` // of writes of counted clicks
 	// ClicksAge is set at each of these writes: the seconds since counted clicks were last saved,
 	// or zero if they are now.
-	ClicksAge Gauge
+	ClicksAge Gauge `name:"clicks.age_s"`
 
-	ReaperDeleted    Counter
-	ReaperFailed     Counter
-	ReaperDuration   Distribution
-	ReaperBacklogAge Gauge // seconds
+	ReaperDeleted    Counter      `name:"reaper.deleted"`
+	ReaperFailed     Counter      `name:"reaper.failed"`
+	ReaperDuration   Distribution `name:"reaper.duration_ms"`
+	ReaperBacklogAge Gauge        `name:"reaper.backlog_age_s"` // seconds
 
 	// TelemetryDropped counts items that found no room in the queue, or that Application Insights
 	// refused.
-	TelemetryDropped Counter
-	ProcessStarted   Counter // one per process
+	TelemetryDropped Counter `name:"telemetry.dropped"`
+	ProcessStarted   Counter `name:"process.started"` // one per process
+
+	// limitRefused counts requests of clients that have sent too many, by the place of the limit in
+	// Limits.
+	limitRefused [7]Counter
 }
 
 // Sample is one measurement: the number of values, and their sum, minimum and maximum. The values
@@ -77,9 +79,7 @@ type Sample struct {
 func (m *Metrics) Snapshot() []Sample {
 	var samples []Sample
 	for _, of := range m.all() {
-		s := of.total()
-		s.Name = of.name
-		samples = append(samples, s)
+		samples = append(samples, of.named(of.total()))
 	}
 	return samples
 }
@@ -101,22 +101,28 @@ func (m *Metrics) Take() []Sample {
 	var samples []Sample
 	for _, of := range m.all() {
 		if s := of.take(); s.Count > 0 {
-			s.Name = of.name
-			samples = append(samples, s)
+			samples = append(samples, of.named(s))
 		}
 	}
 	return samples
 }
 
+// named is a measurement under its name.
 type named struct {
-	name string
+	name  string
+	limit string // one of Limits, if it is of requests past a limit
 	metric
 }
 
-// LimitBusy stands for more at once of what takes much memory than there may be.
+func (n named) named(s Sample) Sample {
+	s.Name, s.Limit = n.name, n.limit
+	return s
+}
+
+// LimitBusy names the refusal of a large call while too many are running.
 const LimitBusy = "busy"
 
-// Limits are the names of the limits past which requests are refused. All but LimitBusy are those of
+// Limits are the names of the limits past which requests are refused. All but LimitBusy are of
 // access.Limit.
 var Limits = []string{"shorten", "unknown", "api", "redirect", "probes", "guess", LimitBusy}
 
@@ -125,64 +131,22 @@ func (m *Metrics) LimitRefused(limit string) *Counter {
 	return &m.limitRefused[slices.Index(Limits, limit)]
 }
 
-// limited counts requests past a limit.
-type limited struct {
-	*Counter
-	limit string
-}
-
-func (l limited) total() Sample { return l.of(l.Counter.total()) }
-
-func (l limited) take() Sample { return l.of(l.Counter.take()) }
-
-func (l limited) of(s Sample) Sample {
-	s.Limit = l.limit
-	return s
-}
-
 // metric is one measurement.
 type metric interface {
 	total() Sample // since the start
 	take() Sample  // since the last take
 }
 
-func (m *Metrics) all() []named {
-	all := []named{
-		{"cache.hit", &m.CacheHit},
-		{"cache.negative_hit", &m.CacheNegativeHit},
-		{"cache.stale_hit", &m.CacheStaleHit},
-		{"cache.miss", &m.CacheMiss},
-		{"cache.evicted", &m.CacheEvicted},
-		{"cache.bytes", &m.CacheBytes},
-		{"redirect.found", &m.RedirectFound},
-		{"redirect.not_found", &m.RedirectNotFound},
-		{"redirect.gone", &m.RedirectGone},
-		{"redirect.secondary", &m.RedirectSecondary},
-		{"redirect.duration_ms", &m.RedirectDuration},
-		{"shorten.created", &m.ShortenCreated},
-		{"shorten.deduplicated", &m.ShortenDeduplicated},
-		{"shorten.rejected", &m.ShortenRejected},
-		{"shorten.alias_collision", &m.ShortenAliasCollision},
-		{"signin.refused", &m.SigninsRefused},
-		{"link.edited", &m.LinkEdited},
-		{"link.claimed", &m.LinkClaimed},
-		{"changes.polls", &m.ChangesPolls},
-		{"changes.failed", &m.ChangesFailed},
-		{"changes.age_s", &m.ChangesAge},
-		{"clicks.counted", &m.ClicksCounted},
-		{"clicks.bots", &m.ClicksBots},
-		{"clicks.dropped", &m.ClicksDropped},
-		{"clicks.flush_ms", &m.ClicksFlush},
-		{"clicks.age_s", &m.ClicksAge},
-		{"reaper.deleted", &m.ReaperDeleted},
-		{"reaper.failed", &m.ReaperFailed},
-		{"reaper.duration_ms", &m.ReaperDuration},
-		{"reaper.backlog_age_s", &m.ReaperBacklogAge},
-		{"telemetry.dropped", &m.TelemetryDropped},
-		{"process.started", &m.ProcessStarted},
+// all returns all measurements, in the order of the fields.
+func (m *Metrics) all() (all []named) {
+	fields := reflect.ValueOf(m).Elem()
+	for i := range fields.NumField() {
+		if name := fields.Type().Field(i).Tag.Get("name"); name != "" {
+			all = append(all, named{name, "", fields.Field(i).Addr().Interface().(metric)})
+		}
 	}
 	for i := range m.limitRefused {
-		all = append(all, named{"limit.refused", limited{&m.limitRefused[i], Limits[i]}})
+		all = append(all, named{"limit.refused", Limits[i], &m.limitRefused[i]})
 	}
 	return all
 }
@@ -252,7 +216,7 @@ type Distribution struct {
 
 	takenCount, takenSum int64
 
-	histogram *metrics.PrometheusHistogram // nil unless Prometheus is told
+	histogram *metrics.PrometheusHistogram // nil unless METRICS_ADDRESS is set
 }
 
 // Observe adds one duration.

@@ -14,10 +14,10 @@ import (
 var buckets = []float64{.0001, .0005, .001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60,
 	300}
 
-// Prometheus returns the handler of GET /metrics, which tells all measurements since the start of
-// the process, whatever is taken meanwhile, and the process's own, in Prometheus' text format
-// (https://prometheus.io/docs/instrumenting/exposition_formats/). It must be called once, before
-// anything is measured.
+// Prometheus returns the handler of GET /metrics. It serves every measurement since the start of the
+// process, and those of the Go runtime and the process, in Prometheus' text format
+// (https://prometheus.io/docs/instrumenting/exposition_formats/). Take does not reset them.
+// Prometheus must be called once, before anything is measured.
 func (m *Metrics) Prometheus() http.Handler {
 	metrics.ExposeMetadata(true)
 	histograms := metrics.NewSet()
@@ -41,12 +41,14 @@ func (m *Metrics) Prometheus() http.Handler {
 // writeValues writes counters and gauges.
 func (m *Metrics) writeValues(w io.Writer) {
 	for _, of := range m.all() {
-		switch name := prometheusName(of.name); v := of.metric.(type) {
+		name := prometheusName(of.name)
+		switch v := of.metric.(type) {
 		case *Counter:
-			metrics.WriteCounterUint64(w, name+"_total", uint64(v.Value()))
-		case limited:
-			name += fmt.Sprintf("_total{limit=%q}", v.limit)
-			if v.limit == Limits[0] { // this says the kind, once
+			name += "_total"
+			if of.limit != "" {
+				name += fmt.Sprintf("{limit=%q}", of.limit)
+			}
+			if of.limit == "" || of.limit == Limits[0] { // this writes the type, once a name
 				metrics.WriteCounterUint64(w, name, uint64(v.Value()))
 			} else {
 				fmt.Fprintf(w, "%s %d\n", name, v.Value())

@@ -229,7 +229,7 @@ type item struct {
 	event      Event
 }
 
-// origin is what an item tells about its operation.
+// origin is what an item says about its operation.
 type origin struct {
 	name       string
 	id         [idSize]byte

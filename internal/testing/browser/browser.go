@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -28,9 +29,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// patience is how long a page may take for anything. The service itself gives up on storage that
-// does not respond after 5 s.
-const patience = 15 * time.Second
+// patience is how long a page may take for anything: far longer than it takes even on a busy
+// machine, since only a test that fails waits for so long.
+const patience = time.Minute
 
 // Browser is a running Chromium.
 type Browser struct {
@@ -321,25 +322,33 @@ func (p *Page) Fill(selector, text string) {
 // Click clicks with the mouse on an element, which has to be visible.
 func (p *Page) Click(selector string) {
 	p.t.Helper()
-	// What is below the statistics of a link moves until they are there. They may also fail. A list
-	// that is read again replaces its rows.
-	Eval[any](p, `(async () => { const stats = document.querySelector("#stats-body"), moves = () => { `+
-		`const element = `+find(selector)+`; return element?.closest("#list-rows[aria-busy]") || `+
-		`stats?.checkVisibility() && element && stats.compareDocumentPosition(element) & 4 && `+
-		`(stats.hasAttribute("aria-busy") || !stats.children.length); }; for (let n = 0; n < 100 && `+
-		`moves(); n++) await new Promise((on) => setTimeout(on, 20)); return null; })()`)
+	// A list that is read again replaces its rows. What is below the statistics of a link moves
+	// until they are there. They may also fail, and then nothing is there after two seconds.
+	Eval[any](p, `(async () => {
+		const stats = document.querySelector("#stats-body");
+		const element = () => `+find(selector)+`;
+		const above = () => stats?.checkVisibility() && element() &&
+			stats.compareDocumentPosition(element()) & 4;
+		const busy = () => element()?.closest("#list-rows[aria-busy]") ||
+			above() && stats.hasAttribute("aria-busy");
+		for (let n = 0; busy() || n < 100 && above() && !stats.children.length; n++)
+			await new Promise((on) => setTimeout(on, 20));
+		return null;
+	})()`)
 	click := chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible)
 	p.do(func(ctx context.Context, target *chromedp.Target) (none chromedp.Void, err error) {
 		for {
 			none, err = click(ctx, target)
-			if err == nil || ctx.Err() != nil ||
-				!strings.Contains(err.Error(), "Could not find node") {
+			if err == nil || ctx.Err() != nil || !replaced.MatchString(err.Error()) {
 				return none, err
 			}
-			// The page has replaced the element meanwhile.
 		}
 	})
 }
+
+// replaced matches the errors of a click if the page has replaced the element just before.
+var replaced = regexp.MustCompile(`(?i)could not find node|no node with given id|box model|` +
+	`layout object|detached`)
 
 // Focused returns the id of the focused element, or else its ARIA label or its text.
 func (p *Page) Focused() string {

@@ -1,11 +1,9 @@
 package browser
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp/kb"
 
@@ -187,12 +185,7 @@ func TestManageRetiredDomain(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	retired := strings.Repeat("a", 60) + "." + strings.Repeat("b", 60) + ".example"
-	for i := range 50 {
-		alias := fmt.Sprintf("link%02d", i)
-		s.PutLink(link.Link{Name: link.Name(alias + "@" + retired), Owner: "ada",
-			LongURL:   "https://example.com/" + alias,
-			CreatedAt: time.Now().Add(time.Duration(i-60) * time.Second)})
-	}
+	s.fill(50, func(_ int, l *link.Link) { l.Name += link.Name("@" + retired) })
 	p := s.manage(t, s.keyOf(t, "ada"))
 	p.Await("#list-rows", retired+"/link49")
 	p.AwaitTrue(`[...document.querySelectorAll("#list-rows .clicks")].filter((e) => ` +

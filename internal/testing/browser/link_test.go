@@ -128,7 +128,7 @@ func TestManageManyLinks(t *testing.T) {
 	}
 }
 
-// A chart tells the value of a day by pointer and by keyboard, has a scale, and its range is free.
+// A chart shows the value of a day by pointer and by keyboard, has a scale, and its range is free.
 func TestManageCharts(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "CLICKS_FLUSH_SECONDS=1")

@@ -251,8 +251,8 @@ func TestManageLinksOfAGroup(t *testing.T) {
 	}
 }
 
-// Members give links to themselves and to their groups, and an admin to anybody. They are told what
-// that means before they do it.
+// Members give links to themselves and to their groups, and an admin to anybody. The page
+// says what that means before they do it.
 func TestManageGiveALink(t *testing.T) {
 	t.Parallel()
 	s := serveTeam(t)
@@ -357,7 +357,7 @@ func TestManageGiveALink(t *testing.T) {
 	}
 }
 
-// The page of a link tells who did what, and puts a former long URL back.
+// The page of a link shows who did what, and puts a former long URL back.
 func TestManageHistory(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -473,8 +473,8 @@ func TestManageHistory(t *testing.T) {
 	admin.Await("#past-rows", "Given from ada to bob by you")
 }
 
-// The owner of a link that was taken down is told so, and offered nothing that is refused. An admin
-// is told how that ends.
+// The owner of a link that was taken down sees that, and is offered nothing that is refused. An
+// admin sees how that ends.
 func TestManageTakedown(t *testing.T) {
 	t.Parallel()
 	s := serve(t)

@@ -3,8 +3,6 @@ package e2e
 import (
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,42 +74,4 @@ func TestChangesReachEveryProcess(t *testing.T) {
 	testutil.Eventually(t, "a revoked key is refused elsewhere", func() bool {
 		return other.send("GET", "/api/me", "").Status == 401
 	})
-}
-
-// Two processes that shorten a URL at once give it one link. Package storage and the simulation test
-// all that may cross.
-func TestShortensOnTwoProcesses(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	bases := []string{s.hosted(true, emulator.ConnectionString()).URL(),
-		s.standalone(emulator.ConnectionString()).url}
-	var all sync.WaitGroup
-	var made atomic.Int64
-	var aliases sync.Map
-	for i := range 32 {
-		all.Go(func() {
-			l, status := shorten(t, bases[i%2], "https://example.com/")
-			switch status {
-			case 200, 201:
-				aliases.Store(l.Alias, true)
-				made.Add(int64(status - 200))
-			case 503: // a busy machine is too slow
-			default:
-				t.Errorf("got %d", status)
-			}
-		})
-	}
-	all.Wait()
-	different := 0
-	aliases.Range(func(a, _ any) bool {
-		different++
-		for _, base := range bases {
-			caller{t, base, ""}.must(302, "GET", "/"+a.(string), "")
-		}
-		return true
-	})
-	if made.Load() > 1 || different != 1 {
-		t.Errorf("%d times 201, and %d aliases", made.Load(), different)
-	}
-	s.WantNoLeak()
 }

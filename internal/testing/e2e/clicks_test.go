@@ -12,8 +12,8 @@ import (
 	"tiney/internal/testing/testutil"
 )
 
-// Three processes serve. While they are busy, one is killed and one is told to stop. The third is
-// told to stop after that. A stopped process loses no click. A killed one loses at most the clicks
+// Three processes serve. While they are busy, one is killed and one is asked to stop. The third is
+// asked to stop after that. A stopped process loses no click. A killed one loses at most the clicks
 // since it last wrote its counts.
 func TestClicksOfProcessesThatEnd(t *testing.T) {
 	t.Parallel()
@@ -34,9 +34,9 @@ func TestClicksOfProcessesThatEnd(t *testing.T) {
 		s.standalone(emulator.ConnectionString(), "CLICKS_FLUSH_SECONDS=300"),
 		s.standalone(emulator.ConnectionString(), "CLICKS_FLUSH_SECONDS=300"),
 	}
-	type told struct{ answered, unknown atomic.Int64 }
-	var own, shared [3]told
-	send := func(i int, a link.Name, n *told) bool {
+	type outcome struct{ answered, unknown atomic.Int64 }
+	var own, shared [3]outcome
+	send := func(i int, a link.Name, n *outcome) bool {
 		got, err := testutil.Send(http.MethodGet, p[i].url+"/"+string(a), "", "User-Agent",
 			visitors[2].agent)
 		switch {
@@ -97,7 +97,7 @@ func TestClicksOfProcessesThatEnd(t *testing.T) {
 		least, most = least+from, most+to
 	}
 	check("killed", flushed, own[0].answered.Load()+own[0].unknown.Load())
-	var of told // the clicks on the shared link at the processes that were not killed
+	var of outcome // the clicks on the shared link at the processes that were not killed
 	for i := 1; i < 3; i++ {
 		check(links[i], own[i].answered.Load(), own[i].answered.Load()+own[i].unknown.Load())
 		of.answered.Add(shared[i].answered.Load())

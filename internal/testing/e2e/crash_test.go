@@ -12,7 +12,6 @@ import (
 	"tiney/internal/link"
 	"tiney/internal/testing/faultproxy"
 	"tiney/internal/testing/funchost"
-	"tiney/internal/testing/rawtables"
 	"tiney/internal/testing/testutil"
 	"tiney/storage"
 )
@@ -80,58 +79,12 @@ func TestKilledInTheMiddleOfAReap(t *testing.T) {
 	}
 }
 
-// However far a roll-up came, the next one leaves each click in the totals and months once, even if
-// clicks are no longer counted.
-func TestKilledInTheMiddleOfARollUp(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	at := time.Now().Add(-3 * 24 * time.Hour)
-	want := map[string]map[string]int64{}
-	for i, name := range []string{"one", "two", "*"} {
-		if name != "*" {
-			s.PutLink(link.Link{Name: link.Name(name), LongURL: "https://example.com/" +
-				name, ExpiresAt: time.Now().Add(time.Hour)})
-		}
-		s.PutClicks(at, rawtables.Clicks(name, "p-1", at, int64(10+i), 1),
-			rawtables.Clicks(name, "q-1", at, 100, 0))
-		want[name] = map[string]int64{at.UTC().Format("20060102"): int64(110 + i)}
-	}
-	p := s.proxy()
-	h := s.hosted(false, p.ConnectionString(), "CLICKS=off")
-	killAfter(p, h, 12) // the roll-up writes three groups
-	if _, err := h.FireTimer(ctx, "reaper"); err == nil {
-		t.Error("the run ended although its process was killed")
-	}
-	p.Reset()
-	if err := h.Restart(ctx); err != nil {
-		t.Fatal(err)
-	}
-	s.RemoveContainer(s.lock)
-	if _, err := h.FireTimer(ctx, "reaper"); err != nil {
-		t.Error(err)
-	}
-	if got := s.Monthly(); fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("months %v, want %v", got, want)
-	}
-	for _, row := range s.Rows(s.ClickTotals) {
-		name := row["RowKey"].(string)
-		if n := want[name][at.UTC().Format("20060102")]; row["Clicks"] != fmt.Sprint(n) {
-			t.Errorf("totals %v, want %d clicks", row, n)
-		}
-	}
-	if days, _ := s.ClickTables(); len(days) > 0 {
-		t.Errorf("these days are left: %v", days)
-	}
-	s.WantNoLeak()
-}
-
 // change is a request of an owner that makes several storage calls. $NEW stands for a text. $ALIAS
 // and $TOKEN stand for the alias and the claim token of a link that exists before. Its owner or
 // nobody has made that link.
 type change struct {
 	link                 string // the body of the shorten that makes the link; "" for no link
 	nobodys              bool   // whether the link has no owner
-	deleted, expired     bool
 	method, target, body string
 	kill                 int64 // kill the process after this call on rows
 	repeated             []int // the allowed statuses of the repeated request
@@ -141,17 +94,9 @@ var changes = map[string]change{
 	"shorten": {method: "POST", target: "/api/shorten",
 		body: `{"longUrl":"https://example.com/$NEW","expiresInSeconds":3600}`,
 		kill: 4, repeated: []int{200, 201}},
-	"shorten again": {link: `{"longUrl":"https://example.com/$NEW","expiresInSeconds":3600}`,
-		expired: true, method: "POST", target: "/api/shorten",
-		body: `{"longUrl":"https://example.com/$NEW","expiresInSeconds":3600}`,
-		kill: 6, repeated: []int{200, 201}},
 	"move": {link: `{"longUrl":"https://example.com/$NEW"}`,
 		method: "PATCH", target: "/api/links/$ALIAS",
 		body: `{"longUrl":"https://example.com/$NEW/moved"}`, kill: 7, repeated: []int{200}},
-	"restore": {link: `{"longUrl":"https://example.com/$NEW","alias":"$NEW",` +
-		`"expiresInSeconds":3600}`, deleted: true,
-		// 409: the link is restored already, so it is not deleted any more
-		method: "POST", target: "/api/links/$ALIAS/restore", kill: 6, repeated: []int{200, 409}},
 	"claim": {link: `{"longUrl":"https://example.com/$NEW"}`, nobodys: true,
 		method: "POST", target: "/api/claims",
 		body: `{"claims":[{"alias":"$ALIAS","claimToken":"$TOKEN"}]}`, kill: 6,
@@ -184,12 +129,6 @@ func TestKilledInTheMiddleOfAChange(t *testing.T) {
 				made := maker.must(201, "POST", "/api/shorten", in(c.link))
 				stands["ALIAS"], stands["TOKEN"] = fmt.Sprint(made["alias"]),
 					fmt.Sprint(made["claimToken"])
-			}
-			if c.deleted {
-				ada.must(204, "DELETE", in("/api/links/$ALIAS"), "")
-			}
-			if c.expired {
-				s.Age(time.Hour)
 			}
 			ada.must(200, "GET", "/api/me", "") // so that the key is cached
 			killAfter(p, h, c.kill)

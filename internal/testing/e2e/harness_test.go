@@ -315,16 +315,21 @@ func (c caller) send(method, target, body string, headers ...string) testutil.Re
 	return request(c.t, method, c.base+target, body, headers...)
 }
 
-// must sends a request until the response is no 503, which a busy machine may cause. The response
-// must then have the given status, or 200 instead of 201 since the request may have been repeated.
-// must returns the members of the body and the headers.
-func (c caller) must(status int, method, target, body string, headers ...string) map[string]any {
+// patiently sends a request until the response is no 503, which a busy machine may cause.
+func (c caller) patiently(method, target, body string, headers ...string) (got testutil.Response) {
 	c.t.Helper()
-	var got testutil.Response
 	testutil.Eventually(c.t, method+" "+target, func() bool {
 		got = c.send(method, target, body, headers...)
 		return got.Status != http.StatusServiceUnavailable
 	})
+	return got
+}
+
+// must sends a request patiently. The response must have the given status, or 200 instead of 201
+// since the request may have been repeated. must returns the members of the body and the headers.
+func (c caller) must(status int, method, target, body string, headers ...string) map[string]any {
+	c.t.Helper()
+	got := c.patiently(method, target, body, headers...)
 	if got.Status != status && (status != http.StatusCreated || got.Status != http.StatusOK) {
 		c.t.Fatalf("%s %s: got %+v, want %d", method, target, got, status)
 	}

@@ -74,9 +74,9 @@ func TestBehindAHostThatForwards(t *testing.T) {
 			t.Errorf("16 MiB of %s: got %d %s, want %d", contentType, got.Status, got.Body, want)
 		}
 	}
-	l, status := shorten(t, h.URL(), "HTTPS://EXAMPLE.com:443/a/../%41?q=%42#%")
-	if status != 201 || l.ShortURL != h.URL()+"/"+l.Alias {
-		t.Errorf("got %d %+v, want a short URL at %s", status, l, h.URL())
+	l := mustShorten(t, h.URL(), "HTTPS://EXAMPLE.com:443/a/../%41?q=%42#%")
+	if l.ShortURL != h.URL()+"/"+l.Alias {
+		t.Errorf("got %+v, want a short URL at %s", l, h.URL())
 	}
 	if got := get(t, h.URL()+"/"+l.Alias).Header.Get("Location"); got !=
 		"https://example.com/A?q=B#%25" {
@@ -85,7 +85,7 @@ func TestBehindAHostThatForwards(t *testing.T) {
 }
 
 // A killed host leaves its handler behind. The handler then finishes its requests and ends,
-// although nobody reads its log any more. It also serves if host.json gives it arguments.
+// although its log has no reader any more. It also serves if host.json gives it arguments.
 func TestHandlerEndsWithItsHost(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

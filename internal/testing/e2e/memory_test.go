@@ -102,8 +102,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	checkServes(t, p.url)
 }
 
-// However many imports and bulk requests come at once, only a few run at a time. The others are
-// told when to try again.
+// However many imports and bulk requests come at once, only a few run at a time. The others
+// get a Retry-After.
 func TestManyLargeCallsTakeLittleMemory(t *testing.T) {
 	notShort(t)
 	const many = 60 // more would take the race detector longer than a body may take

@@ -216,7 +216,7 @@ func (v served) exchanges(t *testing.T) {
 			e.contains = strings.NewReplacer("<", "%3C", ">", "%3E").Replace(e.contains)
 		}
 		t.Run(e.name, func(t *testing.T) {
-			got := request(t, e.method, v.base+e.target, e.body, e.headers...)
+			got := caller{t, v.base, ""}.patiently(e.method, e.target, e.body, e.headers...)
 			if v.mode.hosted && e.hostStatus != 0 {
 				if got.Status != e.hostStatus || got.Body != "" {
 					t.Errorf("got %+v, want the host's own %d", got, e.hostStatus)
@@ -256,7 +256,7 @@ func (v served) domains(t *testing.T) {
 func (v served) signIn(t *testing.T) {
 	host := strings.TrimPrefix(v.provider.Issuer(), "http://")
 	me := func(token string) map[string]any {
-		return members(caller{t, v.base, token}.send("GET", "/api/me", ""))
+		return members(caller{t, v.base, token}.patiently("GET", "/api/me", ""))
 	}
 	var names []string
 	for i := range 200 {
@@ -332,7 +332,7 @@ func (v served) assistants(t *testing.T) {
 	}
 }
 
-// Clients are told apart by their addresses, and a forged address in front does not help.
+// Clients are distinguished by their addresses, and a forged address in front does not help.
 func (v served) limits(t *testing.T) {
 	const url = `{"longUrl":"https://example.com/"}`
 	shorten := func(address string) testutil.Response {

@@ -148,61 +148,52 @@ line 7: x@go.example: This URL cannot be shortened: The URL leads to the host of
 	run(s, 1, "1 rows are no links, and are not in the export\n", one, "", "export")
 }
 
-// An import is killed, or stopped by Ctrl-C, and run again. The result is the same as that of an
-// uninterrupted import. Package storage tests a kill at each call.
+// An import is stopped by Ctrl-C, and run again. The result is the same as that of an uninterrupted
+// import. Package storage tests a kill at each call.
 func TestImportStoppedAndRunAgain(t *testing.T) {
 	t.Parallel()
 	const n = 120
 	all := file(n)
-	const call = 16 // which is in the middle
-	for _, signal := range []os.Signal{os.Kill, os.Interrupt} {
-		t.Run(signal.String(), func(t *testing.T) {
-			t.Parallel()
-			s := newSite(t)
-			proxy := s.proxy()
-			cmd, _, stderr := s.subcommand(proxy.ConnectionString(), "import")
-			cmd.Stdin = strings.NewReader(all)
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-				if c.N == call {
-					_ = cmd.Process.Signal(signal)
-				}
-				if c.N >= call && signal == os.Kill {
-					return faultproxy.Refuse
-				}
-				return faultproxy.None
-			})
-			_ = cmd.Wait()
-			proxy.Reset()
-			if exit := cmd.ProcessState.ExitCode(); signal == os.Interrupt && (exit != 1 ||
-				!strings.HasSuffix(stderr.String(), "import the file again to go on.\ninterrupted\n")) {
-				t.Errorf("exit code %d, %q", cmd.ProcessState.ExitCode(), stderr)
-			}
-			if _, stderr, exit := s.runs(proxy.ConnectionString(), all, "import"); exit != 0 {
-				t.Errorf("again: %d, %q", exit, stderr)
-			}
-			exported, _, _ := s.runs(proxy.ConnectionString(), "", "export")
-			lines := strings.Split(strings.TrimSpace(exported), "\n")
-			for i := range n {
-				if !slices.ContainsFunc(lines, func(line string) bool {
-					return strings.HasPrefix(line, fmt.Sprintf(`{"alias":"m%d",`, i)) &&
-						strings.Contains(line, fmt.Sprintf(`"clicks":%d,`, i))
-				}) {
-					t.Errorf("m%d is not there as it was", i)
-				}
-			}
-			s.WantNoLeak()
-			if owned := len(s.Rows(s.Owners)); len(lines) != n || owned != n*2/3 {
-				t.Errorf("%d links, %d of them listed", len(lines), owned)
-			}
-			for _, row := range s.Rows(s.Expiry) {
-				if row["OldIndexKey"] != nil { // a guard of the index, which the reaper finds
-					s.Drop(s.Expiry, row)
-				}
-			}
-			s.WantRows(n, n/3, n/4)
-		})
+	s := newSite(t)
+	proxy := s.proxy()
+	cmd, _, stderr := s.subcommand(proxy.ConnectionString(), "import")
+	cmd.Stdin = strings.NewReader(all)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
 	}
+	proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+		if c.N == 16 { // which is in the middle
+			_ = cmd.Process.Signal(os.Interrupt)
+		}
+		return faultproxy.None
+	})
+	_ = cmd.Wait()
+	proxy.Reset()
+	if exit := cmd.ProcessState.ExitCode(); exit != 1 ||
+		!strings.HasSuffix(stderr.String(), "import the file again to go on.\ninterrupted\n") {
+		t.Errorf("exit code %d, %q", exit, stderr)
+	}
+	if _, stderr, exit := s.runs(proxy.ConnectionString(), all, "import"); exit != 0 {
+		t.Errorf("again: %d, %q", exit, stderr)
+	}
+	exported, _, _ := s.runs(proxy.ConnectionString(), "", "export")
+	lines := strings.Split(strings.TrimSpace(exported), "\n")
+	for i := range n {
+		if !slices.ContainsFunc(lines, func(line string) bool {
+			return strings.HasPrefix(line, fmt.Sprintf(`{"alias":"m%d",`, i)) &&
+				strings.Contains(line, fmt.Sprintf(`"clicks":%d,`, i))
+		}) {
+			t.Errorf("m%d is not there as it was", i)
+		}
+	}
+	s.WantNoLeak()
+	if owned := len(s.Rows(s.Owners)); len(lines) != n || owned != n*2/3 {
+		t.Errorf("%d links, %d of them listed", len(lines), owned)
+	}
+	for _, row := range s.Rows(s.Expiry) {
+		if row["OldIndexKey"] != nil { // a guard of the index, which the reaper finds
+			s.Drop(s.Expiry, row)
+		}
+	}
+	s.WantRows(n, n/3, n/4)
 }

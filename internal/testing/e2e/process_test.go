@@ -7,26 +7,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
-	"tiney/internal/link"
 	"tiney/internal/testing/faultproxy"
 	"tiney/internal/testing/testutil"
 )
-
-// Without a host, the reaper runs by a clock of its own, first at the start.
-func TestReaperAtTheStart(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.TombstoneFor = 0
-	s.PutLink(link.Link{Name: "due", LongURL: "https://example.com/due",
-		ExpiresAt: time.Now().Add(-24 * time.Hour)})
-	p := s.standalone(emulator.ConnectionString())
-	testutil.Eventually(t, "the first run is over", func() bool {
-		return strings.Contains(p.output.String(), `"msg":"reaper: done","deleted":1`)
-	})
-	s.WantRows(0, 0, 0)
-}
 
 func TestStopFinishesRequests(t *testing.T) {
 	t.Parallel()

@@ -157,11 +157,7 @@ func count(names []namedClicks, name string, clicks int) []namedClicks {
 // decode gets target as the caller c, and decodes the response into v.
 func decode(t *testing.T, c caller, target string, v any) {
 	t.Helper()
-	var got testutil.Response
-	testutil.Eventually(t, target, func() bool {
-		got = c.send(http.MethodGet, target, "")
-		return got.Status != http.StatusServiceUnavailable
-	})
+	got := c.patiently(http.MethodGet, target, "")
 	if err := json.Unmarshal([]byte(got.Body), v); err != nil || got.Status != 200 {
 		t.Fatalf("%s: got %+v, %v", target, got, err)
 	}
@@ -192,15 +188,15 @@ func checkStats(t *testing.T, c caller, path string, want *linkStats) {
 		t.Errorf("%s: on average %v", path, got.AverageMs)
 	}
 	for d, names := range got.dimensions() {
-		told, real := map[string]int{}, map[string]int{}
+		shown, real := map[string]int{}, map[string]int{}
 		for _, n := range *names {
-			told[n.Name] = n.Clicks
+			shown[n.Name] = n.Clicks
 		}
 		for _, n := range *want.dimensions()[d] {
 			real[n.Name] = n.Clicks
 		}
-		if !maps.Equal(told, real) {
-			t.Errorf("%s: %v, want %v", path, told, real)
+		if !maps.Equal(shown, real) {
+			t.Errorf("%s: %v, want %v", path, shown, real)
 		}
 	}
 }

@@ -16,9 +16,6 @@ func TestMain(m *testing.M) {
 	switch os.Getenv(childMode) {
 	case "":
 		os.Exit(m.Run())
-	case "exit":
-		fmt.Fprintln(os.Stderr, "no storage configured")
-		os.Exit(3)
 	case "serve":
 		fmt.Println("to stdout")
 		fmt.Fprintln(os.Stderr, "to stderr")
@@ -76,31 +73,11 @@ var responses = map[string]http.HandlerFunc{
 		w.WriteHeader(http.StatusTeapot)
 		io.WriteString(w, "<html>")
 	},
-	"/t/early": respond(413, "text/plain", "too large"),
+	"/t/early": func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+	},
 	"/t/latin": func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Name", "caf\xe9")
 	},
 	"/t/abort": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-	"/t/cut": func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, "first")
-		http.NewResponseController(w).Flush()
-		panic(http.ErrAbortHandler)
-	},
-
-	"/least":     respond(200, "application/json", "{}"),
-	"/empty":     respond(200, "application/json", ""),
-	"/nothing":   respond(204, "", ""),
-	"/nullish":   respond(200, "application/json", "null\n"),
-	"/array":     respond(200, "application/json", "[]"),
-	"/numbers":   respond(200, "application/json", `{"Logs":[1]}`),
-	"/broken":    respond(500, "application/json", `{"Logs":["lost"]}`),
-	"/plaintext": respond(200, "text/plain; charset=utf-8", "{}"),
-}
-
-func respond(status int, contentType, body string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", contentType)
-		w.WriteHeader(status)
-		io.WriteString(w, body)
-	}
 }

@@ -302,16 +302,3 @@ func TestResponse(t *testing.T) {
 		}
 	})
 }
-
-// A response that breaks off half-way shows whether the host buffers. If it does, the client sees
-// none of the response.
-func TestBrokenResponse(t *testing.T) {
-	bothModes(t, func(t *testing.T, proxy bool) {
-		h := start(t, all(), funchost.Options{Proxy: proxy})
-		a := do(t, "GET", h.URL()+"/t/cut", nil)
-		if !proxy && (a.StatusCode != 500 || a.body != "" || a.err != nil) || proxy &&
-			(a.StatusCode != 200 || a.body != "first" || a.err == nil) {
-			t.Errorf("status %s, body %q, %v", a.Status, a.body, a.err)
-		}
-	})
-}

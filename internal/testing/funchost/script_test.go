@@ -1,58 +1,10 @@
 package funchost_test
 
 import (
-	"strings"
 	"testing"
 
 	"tiney/internal/testing/funchost"
 )
-
-func TestStartRejectsScriptRoot(t *testing.T) {
-	t.Parallel()
-	anonymous := httpJSON(`,"authLevel":"anonymous"`)
-	host := func(old, new string) app {
-		return all().with("host.json", strings.Replace(hostJSON, old, new, 1))
-	}
-	function := func(name, content string) app { return all().with(name+"/function.json", content) }
-	route := func(r string) app { return function("f", httpJSON(`,"route":"`+r+`"`)) }
-	tests := []struct {
-		name string
-		app  app
-		want string
-	}{
-		{"no host.json", app{}, "host.json"},
-		{"no version", host(`"version":"2.0",`, ""), "version"},
-		{"route prefix left out", host(`"routePrefix":""`, ""), "routePrefix"},
-		{"no custom handler", host(`"customHandler"`, `"handler"`), "customHandler"},
-		{"no proxying", host(`"enableProxyingHttpRequest":true`,
-			`"enableProxyingHttpRequest":false`), "enableProxyingHttpRequest"},
-		{"no forwarding", host(`"enableForwardingHttpRequest":true,`, ""),
-			"enableForwardingHttpRequest"},
-		{"malformed function.json", function("bad", "["), `function "bad"`},
-		{"function name with a dot", function("a.b", anonymous), `function "a.b"`},
-		{"binding name with an underscore",
-			function("f", strings.Replace(anonymous, `"req"`, `"my_req"`, 1)),
-			`function "f": binding name "my_req"`},
-		{"trigger goes out", function("f", strings.Replace(anonymous, `"in"`, `"out"`, 1)),
-			`function "f": bindings`},
-		{"five fields", function("f", strings.Replace(timerJSON, "0 */15", "*/15", 1)),
-			`function "f": schedule`},
-		{"admin route", route("/Admin/x"), `function "f": route "Admin/x"`},
-		{"catch-all in the middle", route("{*rest}/x"), `function "f": route "{*rest}/x"`},
-		{"optional variable", route("x/{id?}"), `function "f": route "x/{id?}"`},
-		{"malformed constraint", route("{id:regex([)}"), `function "f": route "{id:regex([)}"`},
-	}
-	for _, tt := range tests {
-		h, err := funchost.Start(t.Context(), funchost.Options{ScriptRoot: tt.app.write(t),
-			Env: env("serve")})
-		if err == nil {
-			h.Close()
-			t.Errorf("%s: accepted", tt.name)
-		} else if !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: error %q does not name %q", tt.name, err, tt.want)
-		}
-	}
-}
 
 func TestRouting(t *testing.T) {
 	t.Parallel()
@@ -116,24 +68,4 @@ func TestRouting(t *testing.T) {
 			t.Errorf("%s: the host's own response has a body: %q %q", tt.name, a.Header, a.body)
 		}
 	}
-}
-
-func TestHomePage(t *testing.T) {
-	bothModes(t, func(t *testing.T, proxy bool) {
-		root := all().with("root/function.json",
-			httpJSON(`,"authLevel":"anonymous","route":"/","methods":["get"]`))
-		h := start(t, root, funchost.Options{Proxy: proxy})
-		if s := arrived(t, h, "GET", "/", nil); s.URI != "/" {
-			t.Errorf("the function's own method: %+v", s)
-		}
-		if a := do(t, "POST", h.URL()+"/", nil); a.StatusCode != 200 ||
-			a.Header.Get("Content-Type") != "text/html" || !strings.Contains(a.body, "<title>") {
-			t.Errorf("another method: status %s, headers %v, body %q", a.Status, a.Header, a.body)
-		}
-		h = start(t, root, funchost.Options{Proxy: proxy,
-			Env: env("serve", "AzureWebJobsDisableHomepage=true")})
-		if a := do(t, "POST", h.URL()+"/", nil); a.StatusCode != 204 {
-			t.Errorf("home page disabled: status %s, body %q", a.Status, a.body)
-		}
-	})
 }

@@ -1,5 +1,5 @@
 // Package ingest is a double of the ingestion endpoint of Application Insights. It stores what it
-// receives, and can be told to fail.
+// receives, and can be made to fail.
 package ingest
 
 import (

@@ -91,7 +91,7 @@ function origins(column) {
   return column.Source ? columnsOf(column.Source) : [];
 }
 
-// givesOneRow tells whether the query ends in a summarize without "by", which gives a row even for no rows.
+// givesOneRow reports whether the query ends in a summarize without "by", which gives a row even for no rows.
 function givesOneRow(syntax) {
   let node = elements(syntax.Statements).at(-1)?.Expression;
   while (node instanceof Syntax.PipeExpression) {

@@ -1,0 +1,288 @@
+package formats
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"tiney/internal/link"
+)
+
+// column is what a column of a CSV file or a member of a JSON object says about a link.
+type column int
+
+const (
+	target column = iota
+	code          // the alias, perhaps in slashes
+	short         // a short URL; its path is the alias
+	custom        // further short URLs
+	title
+	tags
+	owner
+	// Times.
+	created
+	expires
+	updated
+	last
+	// Whole numbers.
+	status
+	visits
+	bots
+	// True or false.
+	disabled
+	locked
+
+	domain
+	forward  // names
+	password // what the link asks for
+
+	columns // how many there are
+)
+
+// columnNames are the names of each column in a format, as normal returns them. If a file has
+// several of them, the first one counts.
+type columnNames [columns][]string
+
+// normal returns a name in lower case, without spaces, hyphens and underscores.
+func normal(name string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune(" \u00a0_-", r) {
+			return -1
+		}
+		return r
+	}, strings.ToLower(name))
+}
+
+// member is a member of a link in our own formats, which is also a column.
+type member struct {
+	name  string
+	read  column // columns: it is not read
+	value func(w *Writer, rec *Record) any
+}
+
+// members are all members of a link in our own formats, in the order in which they are written.
+var members = []member{
+	{"alias", code, func(_ *Writer, rec *Record) any { return string(rec.Link.Alias()) }},
+	{"shortUrl", short, func(w *Writer, rec *Record) any { return w.rules.ShortURL(rec.Link) }},
+	{"longUrl", target, func(_ *Writer, rec *Record) any { return rec.Link.LongURL }},
+	{"createdAtUtc", created, func(_ *Writer, rec *Record) any { return rec.Link.CreatedAt }},
+	{"expiresAtUtc", expires, func(_ *Writer, rec *Record) any { return rec.Link.ExpiresAt }},
+	{"updatedAtUtc", updated, func(_ *Writer, rec *Record) any { return rec.Link.UpdatedAt }},
+	{"statusCode", status, func(_ *Writer, rec *Record) any { return int64(rec.Link.StatusCode) }},
+	{"disabled", disabled, func(_ *Writer, rec *Record) any { return rec.Link.Disabled }},
+	{"shared", columns, func(_ *Writer, rec *Record) any { return rec.Link.Shared }},
+	{"deletedAtUtc", columns, func(_ *Writer, rec *Record) any { return rec.Link.DeletedAt }},
+	{"title", title, func(_ *Writer, rec *Record) any { return rec.Link.Title }},
+	{"tags", tags, func(_ *Writer, rec *Record) any { return rec.Link.Tags }},
+	{"owner", owner, func(_ *Writer, rec *Record) any { return rec.Link.Owner }},
+	{"clicks", visits, func(_ *Writer, rec *Record) any { return rec.Total.Clicks }},
+	{"bots", bots, func(_ *Writer, rec *Record) any { return rec.Total.Bots }},
+	{"lastClickAtUtc", last, func(_ *Writer, rec *Record) any { return rec.Total.Last }},
+	{"domain", domain, func(_ *Writer, rec *Record) any { return string(rec.Link.Name.Domain()) }},
+	{"forward", forward, func(_ *Writer, rec *Record) any { return rec.Link.Forward.Names() }},
+	{"locked", locked, func(_ *Writer, rec *Record) any { return rec.Link.Locked }},
+}
+
+// ownNames returns the names of the members that are read.
+func ownNames() (names columnNames) {
+	for _, m := range members {
+		if m.read < columns {
+			names[m.read] = []string{normal(m.name)}
+		}
+	}
+	return names
+}
+
+const (
+	maxCustom = 100           // how many other short URLs an entry may have
+	maxFew    = maxCustom + 1 // how many texts of a list are kept: one more than any may have
+)
+
+// entry is a row or an object of a file, which becomes one record or several.
+type entry struct {
+	Record
+	own   bool            // the format is our own: records may lack an alias, and nothing is cut
+	names [columns]string // as the file has them
+	texts [columns]string // the values; "" if there is none
+	// Lists.
+	tags, custom, forward []string
+}
+
+// fail sets the error of the record, unless the record has one.
+func (e *entry) fail(format string, args ...any) {
+	if e.Err == nil {
+		e.Err = RecordError(fmt.Sprintf(format, args...))
+	}
+}
+
+// records yields the records of the entry: one for each of its aliases. Only the first one has the
+// clicks. needed is the name of the column with the target.
+func (e *entry) records(needed string, yield func(Record)) {
+	e.fill()
+	if e.Link.LongURL == "" {
+		e.fail("There is no %s, which is where the link leads to.", needed)
+	}
+	if len(e.custom) > maxCustom {
+		e.fail("There are more than %d custom short URLs.", maxCustom)
+	}
+	aliases := e.aliases()
+	if len(aliases) == 0 && !e.own {
+		e.fail("There is no alias: neither a short code nor a short URL with a path.")
+	}
+	if e.Err != nil {
+		wrong := Record{Err: e.Err}
+		if len(aliases) > 0 {
+			wrong.Link.Name = aliases[0]
+		}
+		yield(wrong)
+		return
+	}
+	if len(aliases) == 0 {
+		yield(e.Record)
+		return
+	}
+	for i, a := range aliases {
+		rec := e.Record
+		rec.Link.Name = a
+		if i > 0 {
+			rec.Total.Clicks, rec.Total.Bots, rec.Total.Last = 0, 0, time.Time{}
+		}
+		yield(rec)
+	}
+}
+
+// fill sets the fields of the record, except the name of its link.
+func (e *entry) fill() {
+	l := &e.Link
+	l.LongURL, l.Title, l.Owner = e.texts[target], e.texts[title], e.texts[owner]
+	e.Domain = e.texts[domain]
+	if !nothing(e.texts[password]) {
+		e.fail("The link asks for a password, which no link can here: it would lead everybody to " +
+			"its target. Take the password away, or leave it out.")
+	}
+	var err error
+	if l.Forward, err = link.ParseForward(e.forward); err != nil {
+		e.fail(`What is forwarded may be "query" and "path", not %s.`,
+			quoted(strings.Join(e.forward, ",")))
+	}
+	l.CreatedAt, l.UpdatedAt, e.Total.Last = e.date(created), e.date(updated), e.date(last)
+	l.ExpiresAt = e.end()
+	e.Total.Clicks, _ = parseWhole(e.texts[visits])
+	e.Total.Bots, _ = parseWhole(e.texts[bots])
+	if code := e.texts[status]; !nothing(code) {
+		n, ok := parseWhole(code)
+		if l.StatusCode = int(n); !ok {
+			e.fail("%s is %s; it must be 301, 302, 307 or 308.",
+				quoted(e.names[status]), quoted(code))
+		}
+	}
+	l.Disabled, l.Locked = e.bool(disabled), e.bool(locked)
+	if len(e.tags) > 0 {
+		l.Tags = e.tags
+	}
+	if !e.own {
+		l.Title, l.Tags = fit(l.Title, link.MaxTitle), fitAll(l.Tags)
+	}
+}
+
+// date returns a date in the past. One that cannot be read costs the date, and not the link.
+func (e *entry) date(c column) time.Time {
+	if t, ok := parseTime(e.texts[c]); ok && t.Unix() >= 0 {
+		return t
+	}
+	return time.Time{}
+}
+
+// end returns when the link ends. If that cannot be read, it is an error, because the link would
+// never end.
+func (e *entry) end() time.Time {
+	text := e.texts[expires]
+	if nothing(text) {
+		return time.Time{}
+	}
+	t, ok := parseTime(text)
+	if !ok {
+		e.fail("%s is %s; a time is written as 2030-01-31T12:00:00Z or 2030-01-31 12:00:00.",
+			quoted(e.names[expires]), quoted(text))
+	}
+	return t
+}
+
+// bool returns whether the link is disabled or locked.
+func (e *entry) bool(c column) bool {
+	is, ok := parseBool(e.texts[c])
+	if !ok && !nothing(e.texts[c]) {
+		e.fail("%s is %s; it must be true or false.", quoted(e.names[c]), quoted(e.texts[c]))
+	}
+	return is
+}
+
+// aliases returns the aliases of the entry, each once.
+func (e *entry) aliases() (aliases []link.Name) {
+	seen := map[link.Name]bool{"": true}
+	add := func(code string) {
+		if a := link.Name(code); !seen[a] {
+			seen[a] = true
+			aliases = append(aliases, a)
+		}
+	}
+	if e.texts[code] != "" {
+		add(e.texts[code])
+	} else {
+		add(pathOf(e.texts[short]))
+	}
+	for _, short := range e.custom {
+		add(pathOf(short))
+	}
+	return aliases
+}
+
+// pathOf returns the path of a short URL without the slashes at its ends. The URL may lack its
+// scheme, and its host: then it is the path. The whole path is the alias; its last segment alone
+// would be another alias.
+func pathOf(short string) string {
+	if !strings.ContainsAny(short, "/.:?#") {
+		return short
+	}
+	if _, after, ok := strings.Cut(short, "://"); ok {
+		short = after
+	}
+	if i := strings.IndexAny(short, "?#"); i >= 0 {
+		short = short[:i]
+	}
+	_, path, _ := strings.Cut(short, "/")
+	return strings.Trim(path, "/")
+}
+
+// fit returns a text of another program, without control characters and cut to most characters.
+func fit(text string, most int) string {
+	var runes []rune
+	for words := range strings.FieldsFuncSeq(text, unicode.IsControl) {
+		if len(runes) > 0 {
+			runes = append(runes, ' ')
+		}
+		for _, r := range words {
+			if len(runes) >= most {
+				return strings.TrimSpace(string(runes[:most]))
+			}
+			runes = append(runes, r)
+		}
+	}
+	return strings.TrimSpace(string(runes))
+}
+
+// fitAll returns the first tags of another program, as many as a link may have, each once and made
+// fit.
+func fitAll(tags []string) (all []string) {
+	for _, tag := range tags {
+		if len(all) == link.MaxTags {
+			break
+		}
+		if tag = fit(tag, link.MaxTag); tag != "" && !slices.Contains(all, tag) {
+			all = append(all, tag)
+		}
+	}
+	return all
+}

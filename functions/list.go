@@ -100,20 +100,6 @@ func (s *service) listLinks(c *call) (any, error) {
 	return page, nil
 }
 
-// domainFilter returns the domain that a list is to be limited to; nil if there is none. The
-// service need not have it any more.
-func (s *service) domainFilter(query *parameters) *link.Domain {
-	text := query.text("domain")
-	if !query.Has("domain") {
-		return nil
-	}
-	d, _, ok := s.Rules.Domain(text)
-	if !ok {
-		query.wrong("domain", "domain must be a host such as "+string(s.Rules.DomainName(""))+".")
-	}
-	return &d
-}
-
 // listAlias returns the link with this name, or none if f excludes it. all: it may be any owner's.
 func (s *service) listAlias(
 	ctx context.Context, a link.Name, f filter, all bool,

@@ -134,18 +134,6 @@ func (s *service) create(
 	return l, true, token, nil
 }
 
-// domain returns the domain that a request names. Without one, it is the default domain.
-func (s *service) domain(given *string) (link.Domain, error) {
-	if given == nil {
-		return "", nil
-	}
-	d, configured, _ := s.Rules.Domain(*given)
-	if !configured {
-		return "", fieldProblem("domain", s.Rules.DomainAdvice())
-	}
-	return d, nil
-}
-
 // parseWish decodes a caller's request to shorten.
 func (s *service) parseWish(body []byte, who access.Caller) (link.Wish, error) {
 	if len(body) > maxBody { // of a bulk

@@ -212,23 +212,6 @@ var problems = []struct {
 	{link.ErrUnavailable, unavailableProblem},
 }
 
-// linkFields has the names that fields of package link have in requests.
-var linkFields = map[link.Field]string{
-	link.FieldLongURL:    "longUrl",
-	link.FieldLifetime:   "expiresInSeconds",
-	link.FieldExpiresAt:  "expiresAtUtc",
-	link.FieldAlias:      "alias",
-	link.FieldStatusCode: "statusCode",
-	link.FieldTitle:      "title",
-	link.FieldTags:       "tags",
-	link.FieldCreatedAt:  "createdAtUtc",
-	link.FieldUpdatedAt:  "updatedAtUtc",
-	link.FieldOwner:      "owner",
-	link.FieldClicks:     "clicks",
-	link.FieldForward:    "forward",
-	link.FieldDomain:     "domain",
-}
-
 func newProblem(status int, kind, title, detail string) *problem {
 	p := &problem{Type: "/problems/" + kind, Title: title, Status: status, Detail: detail,
 		header: http.Header{}}
@@ -296,7 +279,7 @@ func problemOf(err error) *problem {
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &invalid):
-		return fieldProblem(linkFields[invalid.Field], invalid.Detail)
+		return fieldProblem(string(invalid.Field), invalid.Detail)
 	}
 	for _, known := range problems {
 		if errors.Is(err, known.err) {

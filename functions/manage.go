@@ -28,7 +28,7 @@ func (s *service) manage(ctx context.Context, w http.ResponseWriter, r *http.Req
 		_, _ = w.Write(s.siteOf(s.domainOf(r)).Manifest())
 		return nil
 	}
-	a, current, ok := pages.Find(r.URL.Path[len(prefix):])
+	a, current, ok := pages.AssetAt(r.URL.Path[len(prefix):])
 	if !ok {
 		return notFoundProblem
 	}

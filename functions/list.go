@@ -16,8 +16,8 @@ import (
 const wrongCursor = "cursor must be the nextCursor of a list with the same " +
 	"owner, domain, q, tag and state. Leave it out to start again."
 
-// stateLive is the state of live links in parameters.
-const stateLive = "live"
+// wantLive asks for live links, as the parameter state.
+const wantLive = "live"
 
 // totalsTime is how long a list waits for the totals of its links. Without them it is still a list.
 const totalsTime = 3 * time.Second
@@ -37,7 +37,7 @@ func (s *service) listLinks(c *call) (any, error) {
 	f := filter{owner: query.owner(c.who), domain: s.domainFilter(&query)}
 	s.search(&query, &f)
 	if query.Has("state") {
-		f.state = query.oneOf("state", stateLive,
+		f.state = query.oneOf("state", wantLive,
 			string(link.StateExpired), string(link.StateDisabled), string(link.StateDeleted))
 	}
 	limit := query.integer("limit", 50, 1, 100)
@@ -127,8 +127,8 @@ func (f filter) keep(now time.Time) func(link.Link) bool {
 	return func(l link.Link) bool {
 		switch state := l.State(now); {
 		case f.state == "" && state == link.StateDeleted,
-			f.state == stateLive && state != link.StateLive,
-			f.state != "" && f.state != stateLive && f.state != string(state):
+			f.state == wantLive && state != link.StateLive,
+			f.state != "" && f.state != wantLive && f.state != string(state):
 			return false
 		}
 		if !f.inDomain(l) {

@@ -70,10 +70,9 @@ func (s *service) serveMCP(c *call) (any, error) {
 	if err := needOwner(c.who); err != nil {
 		return nil, err
 	}
-	// Browsers send an Origin with every POST. A web page of somebody else has no business here, even
-	// if it knows a key. Programs send none.
-	if origins := c.r.Header.Values("Origin"); len(origins) > 0 &&
-		(len(origins) > 1 || !slices.Contains(s.Rules.Origins(), origins[0])) {
+	// Browsers send an Origin with every POST, programs send none. The page of another website is
+	// refused, even if it has a key.
+	if s.foreignOrigin(c.r.Header) {
 		return nil, foreignOriginProblem
 	}
 	if !acceptsJSON(c.r.Header.Values("Accept")) {

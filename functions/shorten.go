@@ -59,8 +59,8 @@ func (s *service) summarize(l link.Link) summary {
 	}
 }
 
-// counted returns a function that also counts the requests that serve rejects.
-func (s *service) counted(serve handlerFunc) handlerFunc {
+// countRejected returns a function that also counts the requests that serve rejects.
+func (s *service) countRejected(serve handlerFunc) handlerFunc {
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 		err := serve(ctx, w, r)
 		if err != nil {

@@ -144,7 +144,7 @@ func New(c Config) http.Handler {
 }
 
 // all returns the routes of the service. Each function has a function.json, which the Functions host
-// reads. Behind the host, its function web-api takes all paths below /api/ but those of others.
+// reads. Behind the host, web-api gets the paths below /api/ that no other function has.
 func (s *service) all() []route {
 	whoMayCount := s.admins
 	if s.PublicStats {

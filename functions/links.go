@@ -89,8 +89,8 @@ func (s *service) nameIn(r *http.Request) (link.Name, error) {
 
 // permit returns an error unless a link is the caller's. The holder of the claim token of a link
 // without an owner may read, delete and restore the link. The other routes are for owners only. An
-// owner gets ErrNotFound for a link of somebody else, and so does not learn which aliases exist. The
-// holder of a token gets ErrForbidden, but may guess few aliases; see holders.
+// owner gets ErrNotFound for a link of somebody else, and so does not learn which aliases exist.
+// The holder of a token gets ErrForbidden, but may guess few aliases; see holders.
 func permit(who access.Caller, l link.Link) error {
 	switch {
 	case who.Admin,

@@ -19,7 +19,8 @@ const wrongCursor = "cursor must be the nextCursor of a list with the same " +
 // wantLive asks for live links, as the parameter state.
 const wantLive = "live"
 
-// totalsTime is how long a list waits for the totals of its links. Without them it is still a list.
+// totalsTime is how long a list waits for the totals of its links. After that, it comes without
+// them.
 const totalsTime = 3 * time.Second
 
 // filter says which links a list has.

@@ -29,7 +29,7 @@ type problem struct {
 	offer  pages.Offer // the link that is not there, if a page offers to make it
 	form   []byte      // if not nil, the response: the page with the form that was sent
 	header http.Header // further headers of the response
-	limit  string      // the name of the limit that the client is past; "": of none
+	limit  string      // the name of the limit that the client exceeded; "": none
 }
 
 func (p *problem) Error() string { return p.Title }
@@ -259,8 +259,8 @@ func (p *problem) about(field string) *problem {
 	return p
 }
 
-// past sets the limit that the client is past, and returns the problem.
-func (p *problem) past(limit string) *problem {
+// exceeding sets the limit that the client exceeded, and returns the problem.
+func (p *problem) exceeding(limit string) *problem {
 	p.limit = limit
 	return p
 }

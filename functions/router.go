@@ -251,8 +251,8 @@ func setPathValues(r *http.Request, pattern string) {
 	}
 }
 
-// matchAPI returns the endpoint of a path below /api/. Like the host, it ignores case and a slash at
-// the end.
+// matchAPI returns the endpoint of a path below /api/. Like the host, it ignores case and a slash
+// at the end.
 func (rt *router) matchAPI(r *http.Request) endpoint {
 	escaped := strings.TrimSuffix(r.URL.EscapedPath(), "/")
 	lower := link.LowerASCII(escaped) // escaped, because an escaped slash separates no segments

@@ -80,9 +80,9 @@ func (s *service) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 }
 
 // toThisMachine reports whether a request names this machine. A website can make its own name
-// resolve to this machine (DNS rebinding), and browsers then send that name. There are no public names
-// below localhost: browsers resolve it to this machine (RFC 6761). A host that proxies puts its own
-// name into Host, and the name that the client sent into X-Forwarded-Host.
+// resolve to this machine (DNS rebinding), and browsers then send that name. There are no public
+// names below localhost: browsers resolve it to this machine (RFC 6761). A host that proxies puts
+// its own name into Host, and the name that the client sent into X-Forwarded-Host.
 func (s *service) toThisMachine(r *http.Request) bool {
 	names := []string{r.Host}
 	if s.hosted {

@@ -172,8 +172,8 @@ func (a *Authenticator) Caller(ctx context.Context, h http.Header) (Caller, erro
 }
 
 // isBasic reports whether a line is of the scheme Basic (RFC 7617) and has no API key. Such a line
-// is ignored: it is for a proxy that asks for a password and passes it on. A client that sends an API
-// key in it expects to be signed in.
+// is ignored: it is for a proxy that asks for a password and passes it on. A client that sends an
+// API key in it expects to be signed in.
 func isBasic(line string) bool {
 	scheme, text, _ := strings.Cut(line, " ")
 	decoded, err := base64.StdEncoding.DecodeString(strings.TrimLeft(text, " "))

@@ -22,8 +22,8 @@ type Key struct {
 	Hash        string // SHA-256 of the whole key, lower-case hex
 	Owner, Name string
 	CreatedBy   string // the owner who made it; "" if that is not known
-	// ActsFor is a second owner: limits count the key's requests for both. It is the key's maker, or
-	// the ActsFor of the maker's own key. "": none, because an admin made the key.
+	// ActsFor is a second owner: limits count the key's requests for both. It is the key's maker,
+	// or the ActsFor of the maker's own key. "": none, because an admin made the key.
 	ActsFor    string
 	Last4      string // the last four characters of the key, by which people tell their keys apart
 	CreatedAt  time.Time

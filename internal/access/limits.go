@@ -42,8 +42,9 @@ const guessRate = 30
 // a share of the limit's Window, Window divided by the rate, has passed. Zero: no limit.
 type Rates [limitCount]int
 
-// Client is an owner and the owner that it acts for or, if Owner is "", an address. A request counts
-// for both owners. Otherwise a person could use the limits of all groups that they make keys for.
+// Client is an owner and the owner that it acts for or, if Owner is "", an address. A request
+// counts for both owners. Otherwise a person could use the limits of all groups that they make keys
+// for.
 //
 // All addresses of an IPv6 /64 are one client, because one machine may use them all. The clients of
 // a /48, which one customer may have, may together send wideFactor times as many requests. Requests

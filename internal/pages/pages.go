@@ -113,11 +113,11 @@ func AssetAt(name string) (a Asset, current, ok bool) {
 	return Asset{assetTypes["."+parts[2]], body}, parts[1] == version, true
 }
 
-// rootFrom returns the relative reference that leads from a page at an escaped path, such as "/a/b", to
-// the service's root. All references in pages begin with it, because a proxy in front may put a
-// path of its own before all paths of the service. For a path that is deeper than any page, the
-// reference is absolute and leads to the proxy's root. A page repeats the reference, and a path may
-// have thousands of slashes, so a relative one could be too long.
+// rootFrom returns the relative reference that leads from a page at an escaped path, such as
+// "/a/b", to the service's root. All references in pages begin with it, because a proxy in front
+// may put a path of its own before all paths of the service. For a path that is deeper than any
+// page, the reference is absolute and leads to the proxy's root. A page repeats the reference, and
+// a path may have thousands of slashes, so a relative one could be too long.
 func rootFrom(escapedPath string) string {
 	switch depth := strings.Count(escapedPath, "/") - 1; {
 	case depth > maxDepth:

@@ -8,7 +8,7 @@ import (
 )
 
 // freeAlias handles GET /api/aliases/{alias}: whether a new link may have this alias, as alias or
-// as alias@domain. Soon after, somebody may have taken it all the same.
+// as alias@domain. Another caller may take the alias right after the response.
 func (s *service) freeAlias(c *call) (any, error) {
 	alias, named, is := strings.Cut(c.r.PathValue("alias"), "@")
 	var given *string
@@ -22,9 +22,9 @@ func (s *service) freeAlias(c *call) (any, error) {
 	if _, _, err := s.Rules.Choose(alias, d); err != nil {
 		return nil, err
 	}
-	// By the very spelling, which an older row may have, and else in any case.
+	// An older row may have this very spelling. Otherwise case may not matter.
 	l, err := s.Links.Get(c.ctx, d.Name(link.Alias(alias)))
-	there := &l // also if it has ended, or is damaged or a tombstone, which have no owner
+	there := &l // also an ended or damaged link, or a tombstone; the latter two have no owner
 	switch {
 	case errors.Is(err, link.ErrNotFound):
 		there, err = nil, nil

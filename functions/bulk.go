@@ -17,9 +17,9 @@ const (
 	maxBulkBody = 1 << 20 // bytes
 )
 
-// errManyTime is the error if a request for many links has no time left: for a link of a bulk, or
-// for the whole file of an import.
-var errManyTime = fmt.Errorf("%w: the time for the whole request is over", link.ErrUnavailable)
+// errTimeUp says that manyTime was over before a link of a bulk was begun, or before the file of an
+// import was read.
+var errTimeUp = fmt.Errorf("%w: the time for the whole request is over", link.ErrUnavailable)
 
 type bulkRequest struct {
 	Links bulkLinks `json:"links"`
@@ -65,7 +65,7 @@ func (s *service) bulk(c *call) (any, error) {
 		switch {
 		case err != nil:
 		case c.ctx.Err() != nil:
-			err = errManyTime
+			err = errTimeUp
 		default: // once begun, a create has its full time
 			l, created, _, err = s.create(context.WithoutCancel(c.ctx), wish, c.who)
 		}

@@ -79,7 +79,7 @@ type responder interface {
 	respond(w http.ResponseWriter, r *http.Request)
 }
 
-// respond writes the result of an apiFunc: nothing for nil, and JSON for what is no responder.
+// respond writes the result of an apiFunc: a 204 for nil, and JSON unless it is a responder.
 func respond(w http.ResponseWriter, r *http.Request, result any) {
 	switch result := result.(type) {
 	case nil:

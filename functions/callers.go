@@ -31,7 +31,8 @@ func (s *service) limited(others access.Limit, serve apiFunc) handlerFunc {
 	})
 }
 
-// identified is limited, but serve itself has to refuse what a key that may only read must not do.
+// identified is limited without its check of read-only keys: serve has to refuse what they must not
+// do.
 func (s *service) identified(others access.Limit, serve apiFunc) handlerFunc {
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 		who, err := s.caller(ctx, r)

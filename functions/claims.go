@@ -111,7 +111,7 @@ func (s *service) claim(c *call) (any, error) {
 		case err == nil:
 			s.Metrics.LinkClaimed.Add(1)
 		case errors.Is(err, errNotClaimed):
-			// If the token is right, or the link is the caller's, the result tells nothing new.
+			// If the token is right, or the link is the caller's, the result reveals nothing new.
 			if *result == claimInvalid && s.limits.probe(c.who, &link.Link{}) != nil {
 				*result = claimLater
 			}

@@ -31,6 +31,18 @@ func (s *service) domainOf(r *http.Request) link.Domain {
 	return d
 }
 
+// domain returns the domain that a request names. Without one, it is the default domain.
+func (s *service) domain(given *string) (link.Domain, error) {
+	if given == nil {
+		return "", nil
+	}
+	d, configured, _ := s.Rules.Domain(*given)
+	if !configured {
+		return "", fieldProblem("domain", s.Rules.DomainAdvice())
+	}
+	return d, nil
+}
+
 // listDomains handles GET /api/domains.
 func (s *service) listDomains(*call) (any, error) {
 	type domain struct {

@@ -32,37 +32,25 @@ var etagsProblem = badRequest("if-match", "Unreadable If-Match",
 	`If-Match must be * or a list of entity tags, such as "33a64df551425fcc", with their quotes.`,
 	"")
 
+const etagPattern = `(?:W/)?"[^\x00-\x20"\x7f]*"`
+
+// etagList matches a list of entity tags. Its elements may be empty.
+var (
+	oneETag  = regexp.MustCompile(etagPattern)
+	etagList = regexp.MustCompile(`^[ \t,]*(?:` + etagPattern + `[ \t]*(?:,[ \t,]*|$))+$`)
+)
+
 // parseETags parses the lines of an If-Match or If-None-Match header, which are one list (RFC 9110,
-// sections 8.8.3 and 13.1.1). Tags may contain commas; empty elements are ignored.
+// sections 8.8.3 and 13.1.1). Tags may contain commas.
 func parseETags(lines []string) (etags, error) {
-	rest := strings.Join(lines, ",")
-	if strings.Trim(rest, " \t") == "*" {
+	list := strings.Join(lines, ",")
+	switch {
+	case strings.Trim(list, " \t") == "*":
 		return etags{any: true}, nil
-	}
-	var tags etags
-	for {
-		if rest = strings.TrimLeft(rest, " \t,"); rest == "" {
-			break
-		}
-		opaque, _ := strings.CutPrefix(rest, "W/")
-		if !strings.HasPrefix(opaque, `"`) {
-			return etags{}, etagsProblem
-		}
-		length := strings.IndexByte(opaque[1:], '"')
-		invalid := func(r rune) bool { return r <= ' ' || r == 0x7f }
-		if length < 0 || strings.ContainsFunc(opaque[1:length+1], invalid) {
-			return etags{}, etagsProblem
-		}
-		after := opaque[length+2:]
-		tags.list = append(tags.list, rest[:len(rest)-len(after)])
-		if rest = strings.TrimLeft(after, " \t"); rest != "" && rest[0] != ',' {
-			return etags{}, etagsProblem
-		}
-	}
-	if tags.list == nil {
+	case !etagList.MatchString(list):
 		return etags{}, etagsProblem
 	}
-	return tags, nil
+	return etags{list: oneETag.FindAllString(list, -1)}, nil
 }
 
 // codings matches what proxies that compress a response put behind its tag, such as the -gzip of

@@ -13,14 +13,11 @@ import (
 	"tiney/internal/link"
 )
 
-// maxExport is the most links in one page of an export.
-const maxExport = 1000
-
-// exportChunk is of how many links an export reads the totals at once.
-const exportChunk = 100
-
-// allOwners, as owner, exports every owner's links; admins only.
-const allOwners = "*"
+const (
+	maxExport   = 1000 // links in one page of an export
+	exportChunk = 100  // links whose totals an export reads with one call
+	allOwners   = "*"  // as owner, exports every owner's links; admins only
+)
 
 // export handles GET /api/export.
 func (s *service) export(c *call) (any, error) {
@@ -36,12 +33,12 @@ func (s *service) export(c *call) (any, error) {
 	f := filter{export: "all"}
 	s.search(&query, &f)
 	if !all {
-		f.export = "owner" // not that of all, since an owner may be named allOwners
+		f.export = "owner" // another cursor than that of all: an owner may be named allOwners
 		f.owner = query.owner(c.who)
 	}
 	f.domain = s.domainFilter(&query)
 	if query.Has("state") {
-		f.state = query.oneOf("state", stateLive, string(link.StateExpired),
+		f.state = query.oneOf("state", wantLive, string(link.StateExpired),
 			string(link.StateDisabled))
 	}
 	const wrongCursor = "cursor must be that of the Link header of an export of the same links. " +
@@ -66,23 +63,16 @@ func (s *service) export(c *call) (any, error) {
 	}
 	more := ""
 	if next != "" {
-		query := url.Values{"format": {format}, "cursor": {f.cursor(next)}}
-		if named != "" {
-			query.Set("owner", named)
-		}
-		if use != "" {
-			query.Set("for", use)
-		}
+		query := url.Values{"format": {format}, "cursor": {f.cursor(next)}, "tag": f.tags}
 		if f.domain != nil {
 			query.Set("domain", string(s.Rules.DomainName(*f.domain)))
 		}
-		if f.q != "" {
-			query.Set("q", f.q)
+		given := map[string]string{"owner": named, "for": use, "q": f.q, "state": f.state}
+		for name, value := range given {
+			if value != "" {
+				query.Set(name, value)
+			}
 		}
-		if f.state != "" {
-			query.Set("state", f.state)
-		}
-		query["tag"] = f.tags
 		more = s.Rules.Base.String() + "/api/export?" + query.Encode()
 	}
 	return written(func(w http.ResponseWriter, _ *http.Request) {
@@ -130,9 +120,9 @@ func (s *service) exportPage(
 	half := time.Now().Add(time.Until(deadline) / 2)
 	for next = after; len(links) < maxExport; {
 		chunk, end, err := list(next, min(exportChunk, maxExport-len(links)))
-		var counted []clicks.Total
+		var chunkTotals []clicks.Total
 		if err == nil {
-			counted, err = s.Clicks.Totals(ctx, chunk)
+			chunkTotals, err = s.Clicks.Totals(ctx, chunk)
 		}
 		if errors.Is(err, link.ErrUnavailable) && next != after {
 			break
@@ -140,7 +130,7 @@ func (s *service) exportPage(
 		if err != nil {
 			return nil, nil, "", err
 		}
-		links, totals, next = append(links, chunk...), append(totals, counted...), end
+		links, totals, next = append(links, chunk...), append(totals, chunkTotals...), end
 		if next == "" || !time.Now().Before(half) {
 			break
 		}

@@ -144,7 +144,7 @@ func New(c Config) http.Handler {
 }
 
 // all returns the routes of the service. Each function has a function.json, which the Functions host
-// reads. Behind the host, its function web-api takes all paths below /api/ but those of others.
+// reads. Behind the host, web-api gets the paths below /api/ that no other function has.
 func (s *service) all() []route {
 	whoMayCount := s.admins
 	if s.PublicStats {
@@ -165,7 +165,7 @@ func (s *service) all() []route {
 		{function: "health", pattern: "GET /api/health", serve: s.health},
 		{function: "ready", pattern: "GET /api/ready", serve: s.ready},
 		{function: "shorten", pattern: "POST /api/shorten",
-			serve: s.counted(s.limited(access.LimitShorten, s.shorten)), limit: waitTime},
+			serve: s.countRejected(s.limited(access.LimitShorten, s.shorten)), limit: waitTime},
 		{function: webAPI, pattern: "/api/{path...}", serve: notFound},
 	}
 	for _, to := range []route{
@@ -186,7 +186,7 @@ func (s *service) all() []route {
 		{pattern: "POST /api/import", serve: s.owners(s.importLinks), limit: manyTime},
 		{pattern: "GET /api/stats", serve: whoMayCount(s.serviceStats)},
 		{pattern: "GET /api/stats/links", serve: s.owners(s.linksStats)},
-		{pattern: "GET /api/stats/clicks", serve: s.owners(s.clicksOf)},
+		{pattern: "GET /api/stats/clicks", serve: s.owners(s.linkTotals)},
 		{pattern: "GET /api/stats/top", serve: s.owners(s.topLinks)},
 		{pattern: "GET /api/me", serve: s.anyone(me)},
 		{pattern: "POST /api/keys", serve: s.owners(s.createKey)},

@@ -27,8 +27,7 @@ func ended(l link.Link, now time.Time) bool {
 	return state == link.StateExpired || state == link.StateDeleted
 }
 
-// goneProblem returns the problem of a link that is not live. If it is known since when, the page
-// says so.
+// goneProblem returns the problem of a link that is not live. The page says when the link ended.
 func goneProblem(l link.Link, state link.State) *problem {
 	if state == link.StateDisabled {
 		return disabledProblem
@@ -40,9 +39,6 @@ func goneProblem(l link.Link, state link.State) *problem {
 	if l.GoneReason != link.StateLive {
 		since = l.GoneAt
 	}
-	if since.IsZero() {
-		return p
-	}
 	_, advice, _ := strings.Cut(p.Detail, ". ")
 	dated := *p
 	dated.page = fmt.Sprintf("The short link at this address %s on %s (UTC). %s",
@@ -50,7 +46,7 @@ func goneProblem(l link.Link, state link.State) *problem {
 	return &dated
 }
 
-// isGone reports whether an error of decide says that a link is there and leads nowhere now.
+// isGone reports whether an error of decide is the problem of a link that exists but is not live.
 func isGone(err error) bool {
 	p, ok := err.(*problem)
 	return ok && p.Status == http.StatusGone

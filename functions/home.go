@@ -52,7 +52,7 @@ func (s *service) home(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		writePage(w, http.StatusOK, page)
 		return nil
 	case http.MethodPost:
-		return s.counted(s.shortenForm)(ctx, w, r)
+		return s.countRejected(s.shortenForm)(ctx, w, r)
 	}
 	// The function.json of home takes every method, because the host responds to any other method
 	// with a page of its own.
@@ -113,10 +113,15 @@ func (s *service) shortenForm(ctx context.Context, w http.ResponseWriter, r *htt
 // (https://www.w3.org/TR/fetch-metadata/), or else name the page's origin. The Host header does not
 // help: behind a Functions host that proxies, it is the handler's own address.
 func (s *service) foreignForm(header http.Header) bool {
-	sites, origins := header.Values("Sec-Fetch-Site"), header.Values("Origin")
-	if len(sites) > 0 {
+	if sites := header.Values("Sec-Fetch-Site"); len(sites) > 0 {
 		return len(sites) > 1 || sites[0] != "same-origin" && sites[0] != "none"
 	}
+	return s.foreignOrigin(header)
+}
+
+// foreignOrigin reports whether a request has an Origin that is not the service's own.
+func (s *service) foreignOrigin(header http.Header) bool {
+	origins := header.Values("Origin")
 	return len(origins) > 1 || len(origins) == 1 && !slices.Contains(s.Rules.Origins(), origins[0])
 }
 
@@ -156,7 +161,7 @@ func unwrapped(s string) string {
 	ends := func(r rune) bool {
 		return unicode.IsSpace(r) || strings.ContainsRune(".,;:!?…。，、！？；：", r)
 	}
-	for range 8 { // nobody pastes more, and each takes time
+	for range 8 { // more are never pasted, and each takes time
 		s = strings.TrimFunc(s, link.Invisible)
 		opening, size := utf8.DecodeRuneInString(s)
 		if !quote(opening) && !unicode.Is(unicode.Ps, opening) && opening != '<' && opening != '＜' ||

@@ -13,7 +13,7 @@ import (
 	"tiney/internal/telemetry"
 )
 
-// auto, as format, has the format guessed.
+// auto, as format, asks to detect the format.
 const auto = "auto"
 
 const (
@@ -48,7 +48,7 @@ func (s *service) importLinks(c *call) (any, error) {
 	}
 	for record, err := range formats.Read(file, format) {
 		if err != nil && c.ctx.Err() != nil {
-			return nil, errManyTime
+			return nil, errTimeUp
 		}
 		if err != nil {
 			return nil, badRequest("file", "This file cannot be read", err.Error(), "")

@@ -19,8 +19,8 @@ const (
 	// maxLargeBytes is how many bytes the bodies of all large calls may have together, also while
 	// they arrive. Room for the last import is kept for admins.
 	maxLargeBytes = 24 << 20
-	// firstChunk is what any request may send. What follows it has to arrive at 50 KB a second, in
-	// chunks that take room.
+	// firstChunk is how many bytes a request may send at any speed. The rest has to arrive at 50 KB
+	// a second, in chunks of up to maxChunk, which count towards maxLargeBytes.
 	firstChunk, maxChunk, chunkTime = 4 << 10, 128 << 10, 2600 * time.Millisecond
 )
 
@@ -28,7 +28,7 @@ const (
 // instance's memory.
 type largeCalls struct {
 	mu      sync.Mutex
-	owners  map[string]bool // those with a call in progress, and those for whom they act
+	owners  map[string]bool // of the calls in progress; both Owner and ActsFor of each
 	bytes   int64           // of the bodies of these calls
 	running int             // how many of them have their body
 }
@@ -41,10 +41,10 @@ type largeCall struct {
 	runs bool
 }
 
-// read reads the body of a call, and gives the call a place once the body is there, so that clients
-// that send slowly take none. What a client only announces takes no room. Each owner may have one
-// call in progress; read refuses further ones before it reads their body. Without an error, leave
-// has to end the call.
+// read reads the body of a call. The call gets its place when the body is complete, so a client
+// that sends slowly takes none, and what a client only announces takes no room. Each owner may have
+// one call in progress; read refuses further ones before it reads their body. The caller must call
+// leave at the end, unless there is an error.
 func (l *largeCalls) read(c *call, most int64) (body net.Buffers, leave func(), err error) {
 	large := &largeCall{all: l, who: c.who}
 	if !large.enter() {
@@ -144,4 +144,4 @@ var busyProblem = newProblem(http.StatusServiceUnavailable, "busy", "Too many of
 	"Of the calls for many links each owner may have one at a time, and all owners together few; "+
 		"QR codes are drawn a few at a time. "+
 		"Nothing is wrong with this one: repeat it in a few seconds.").
-	past(telemetry.LimitBusy)
+	exceeding(telemetry.LimitBusy)

@@ -57,9 +57,9 @@ func (l *limits) takeBack(of access.Limit, r *http.Request) {
 	}
 }
 
-// guess calls lookUp, for something that any client may ask for, and counts the request if lookUp
-// finds nothing. The request also counts while lookUp runs. Otherwise a client could send any
-// number of requests at once.
+// guess calls lookUp, and counts the request as a guess if that returns link.ErrNotFound. The
+// request also counts while lookUp runs. Otherwise a client could send any number of requests at
+// once.
 func (l *limits) guess(r *http.Request, lookUp func() error) error {
 	if err := l.take(access.LimitUnknown, r); err != nil {
 		return err
@@ -71,10 +71,10 @@ func (l *limits) guess(r *http.Request, lookUp func() error) error {
 	return err
 }
 
-// probe counts an alias that an owner asks about in a call for many links, if another owner has the
-// alias. there is the link that has the alias; nil if the alias is free. It returns a problem if
-// the owner has asked about too many; then the response must not tell whether the alias is free. A
-// free alias gets the same problem, because otherwise a refusal would tell that the alias is taken.
+// probe counts an alias that an owner asks about, if another owner has it. there is the link with
+// the alias; nil if the alias is free. probe returns a problem if the owner has asked about too
+// many. A free alias gets the same problem, because otherwise the problem would reveal that an
+// alias is taken.
 func (l *limits) probe(who access.Caller, there *link.Link) error {
 	if who.Admin || there != nil && who.Is(there.Owner) {
 		return nil
@@ -113,5 +113,5 @@ func limitedProblem(of access.Limit, rate int, wait time.Duration) *problem {
 		with("RateLimit-Policy",
 			fmt.Sprintf(`"%s";q=%d;w=%d`, of, rate, int(of.Window().Seconds()))).
 		with("RateLimit", fmt.Sprintf(`"%s";r=0;t=%d`, of, seconds)).
-		past(of.String())
+		exceeding(of.String())
 }

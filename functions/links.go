@@ -30,8 +30,8 @@ type linkView struct {
 	*clicksView
 }
 
-// clicksView has the totals of a link. A list has it if the request asks for it. The zero value,
-// whose members are null, says that they cannot be read at the moment.
+// clicksView has the totals of a link. A list has it if the request asks for it. All members of the
+// zero value are null: the totals cannot be read now.
 type clicksView struct {
 	Clicks *int64  `json:"clicks"`
 	Bots   *int64  `json:"bots"`
@@ -88,9 +88,9 @@ func (s *service) nameIn(r *http.Request) (link.Name, error) {
 }
 
 // permit returns an error unless a link is the caller's. The holder of the claim token of a link
-// without an owner may read, delete and restore the link. The other routes are for owners only. To
-// owners, a link of somebody else is as if there were none, so that they cannot find out which
-// aliases exist. Holders of tokens are told, but find few; see holders.
+// without an owner may read, delete and restore the link. The other routes are for owners only. An
+// owner gets ErrNotFound for a link of somebody else, and so does not learn which aliases exist.
+// The holder of a token gets ErrForbidden, but may guess few aliases; see holders.
 func permit(who access.Caller, l link.Link) error {
 	switch {
 	case who.Admin,
@@ -130,7 +130,7 @@ func (s *service) permitted(
 	return l, hideDamage(c.who, err)
 }
 
-// hideDamage lets a damaged link be as if there were none, to owners: it has no owner any more.
+// hideDamage makes a damaged link one that does not exist, for owners: its owner is not known.
 func hideDamage(who access.Caller, err error) error {
 	if errors.Is(err, link.ErrDamaged) && who.Owner != "" && !who.Admin {
 		return fmt.Errorf("%w: %w", notFoundProblem, err)
@@ -178,8 +178,8 @@ func (s *service) restoreLink(c *call) (any, error) {
 	return s.viewVersion(l), err
 }
 
-// changeLink changes the link that the path of a call names, if it is the caller's and matches
-// If-Match. It returns the link as it is now.
+// changeLink edits the link in the path of a call, if it is the caller's and matches If-Match. It
+// returns the link after the edit.
 func (s *service) changeLink(
 	c *call, change func(link.Link) (link.Link, error),
 ) (link.Link, error) {
@@ -194,23 +194,21 @@ func (s *service) changeLink(
 			return link.Link{}, err
 		}
 	}
-	wrote := false
+	read := "" // the version that change got
 	l, err := s.Links.Edit(c.ctx, a, lines != nil, func(l link.Link) (link.Link, error) {
-		wrote = false
+		read = l.Version
 		if err := permit(c.who, l); err != nil {
 			return l, err
 		}
 		if !expected.match(etagOf(l.Version)) {
 			return l, preconditionProblem
 		}
-		changed, err := change(l)
-		wrote = err == nil && changed.Changed(l)
-		return changed, err
+		return change(l)
 	})
 	if lines != nil && errors.Is(err, link.ErrConflict) {
 		return link.Link{}, preconditionProblem // it matched, and has changed since
 	}
-	if err == nil && wrote {
+	if err == nil && l.Version != read {
 		s.Metrics.LinkEdited.Add(1)
 	}
 	return l, hideDamage(c.who, err)

@@ -16,10 +16,11 @@ import (
 const wrongCursor = "cursor must be the nextCursor of a list with the same " +
 	"owner, domain, q, tag and state. Leave it out to start again."
 
-// stateLive is the state of live links in parameters.
-const stateLive = "live"
+// wantLive asks for live links, as the parameter state.
+const wantLive = "live"
 
-// totalsTime is how long a list waits for the totals of its links. Without them it is still a list.
+// totalsTime is how long a list waits for the totals of its links. After that, it comes without
+// them.
 const totalsTime = 3 * time.Second
 
 // filter says which links a list has.
@@ -37,7 +38,7 @@ func (s *service) listLinks(c *call) (any, error) {
 	f := filter{owner: query.owner(c.who), domain: s.domainFilter(&query)}
 	s.search(&query, &f)
 	if query.Has("state") {
-		f.state = query.oneOf("state", stateLive,
+		f.state = query.oneOf("state", wantLive,
 			string(link.StateExpired), string(link.StateDisabled), string(link.StateDeleted))
 	}
 	limit := query.integer("limit", 50, 1, 100)
@@ -100,20 +101,6 @@ func (s *service) listLinks(c *call) (any, error) {
 	return page, nil
 }
 
-// domainFilter returns the domain that a list is to be limited to; nil if there is none. The
-// service need not have it any more.
-func (s *service) domainFilter(query *parameters) *link.Domain {
-	text := query.text("domain")
-	if !query.Has("domain") {
-		return nil
-	}
-	d, _, ok := s.Rules.Domain(text)
-	if !ok {
-		query.wrong("domain", "domain must be a host such as "+string(s.Rules.DomainName(""))+".")
-	}
-	return &d
-}
-
 // listAlias returns the link with this name, or none if f excludes it. all: it may be any owner's.
 func (s *service) listAlias(
 	ctx context.Context, a link.Name, f filter, all bool,
@@ -141,8 +128,8 @@ func (f filter) keep(now time.Time) func(link.Link) bool {
 	return func(l link.Link) bool {
 		switch state := l.State(now); {
 		case f.state == "" && state == link.StateDeleted,
-			f.state == stateLive && state != link.StateLive,
-			f.state != "" && f.state != stateLive && f.state != string(state):
+			f.state == wantLive && state != link.StateLive,
+			f.state != "" && f.state != wantLive && f.state != string(state):
 			return false
 		}
 		if !f.inDomain(l) {

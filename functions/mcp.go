@@ -5,9 +5,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	_ "embed"
 	"fmt"
 	"io"
-	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -28,32 +28,37 @@ import (
 
 // tool is an operation of the API that assistants may call.
 type tool struct {
-	operation   string // its operationId in openapi.json, and its name
-	serve       func(*service, *call) (any, error)
-	readOnly    bool
-	destructive bool // what it replaces or deletes may be lost
+	serve func(*service, *call) (any, error)
 
-	method    string
-	arguments map[string]argument
-	body      bool // unknown arguments are in the body, which refuses them
+	// The rest is from tools.json.
+	mcp.Tool
+	Method    string              `json:"method"`
+	Arguments map[string]argument `json:"arguments"`
+	Body      bool                `json:"body"` // unknown arguments are in the body, which refuses them
 }
 
 // argument says what an argument of a tool stands for.
 type argument struct {
-	in    string   // "path", "query", "header" or "body"
-	types []string // those of its values in JSON
+	In    string   `json:"in"`    // "path", "query", "header" or "body"
+	Types []string `json:"types"` // those of its values in JSON
 }
 
-var tools = []tool{
-	{operation: "shorten", serve: (*service).shorten},
-	{operation: "listLinks", serve: (*service).listLinks, readOnly: true},
-	{operation: "getLink", serve: (*service).readLink, readOnly: true},
-	{operation: "editLink", serve: (*service).editLink, destructive: true},
-	{operation: "deleteLink", serve: (*service).deleteLink, destructive: true},
-	{operation: "restoreLink", serve: (*service).restoreLink},
-	{operation: "getLinkStatistics", serve: (*service).linkStats, readOnly: true},
-	{operation: "getTopLinks", serve: (*service).topLinks, readOnly: true},
+// toolFunctions has the function of each tool, by the operationId in openapi.json.
+var toolFunctions = map[string]func(*service, *call) (any, error){
+	"shorten":           (*service).shorten,
+	"listLinks":         (*service).listLinks,
+	"getLink":           (*service).readLink,
+	"editLink":          (*service).editLink,
+	"deleteLink":        (*service).deleteLink,
+	"restoreLink":       (*service).restoreLink,
+	"getLinkStatistics": (*service).linkStats,
+	"getTopLinks":       (*service).topLinks,
 }
+
+// toolsFile has the tools as clients see them. TestToolsFile makes it from openapi.json.
+//
+//go:embed tools.json
+var toolsFile string
 
 // The revisions of the protocol that are served, newest first.
 var mcpRevisions = []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"}
@@ -65,10 +70,9 @@ func (s *service) serveMCP(c *call) (any, error) {
 	if err := needOwner(c.who); err != nil {
 		return nil, err
 	}
-	// Browsers send an Origin with every POST. A web page of somebody else has no business here, even
-	// if it knows a key. Programs send none.
-	if origins := c.r.Header.Values("Origin"); len(origins) > 0 &&
-		(len(origins) > 1 || !slices.Contains(s.Rules.Origins(), origins[0])) {
+	// Browsers send an Origin with every POST, programs send none. The page of another website is
+	// refused, even if it has a key.
+	if s.foreignOrigin(c.r.Header) {
 		return nil, foreignOriginProblem
 	}
 	if !acceptsJSON(c.r.Header.Values("Accept")) {
@@ -250,18 +254,21 @@ type toolCall struct {
 type toolKey struct{}
 
 // newTools returns a function that returns the library's handler with all tools. It makes them at
-// the first call, since parsing the API's description takes milliseconds and few processes need it.
+// the first call, since parsing their schemas takes milliseconds and few processes need it.
 func (s *service) newTools() func() http.Handler {
 	return sync.OnceValue(func() http.Handler {
 		server := mcp.NewServer(&mcp.Implementation{Name: "tiney", Version: s.Version},
 			&mcp.ServerOptions{SupportedProtocolVersions: mcpRevisions,
 				// listChanged is not offered: the tools never change while a process runs.
 				Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}})
-		text, _ := s.document()
-		document := newDescription(text)
-		for _, t := range tools {
-			described := document.tool(&t)
-			server.AddTool(described, func(
+		var all []tool
+		text := describe(toolsFile, s.Rules.Base, s.Version)
+		if err := json.Unmarshal([]byte(text), &all); err != nil {
+			panic(err) // it is embedded
+		}
+		for _, t := range all {
+			t.serve = toolFunctions[t.Name]
+			server.AddTool(&t.Tool, func(
 				ctx context.Context, _ *mcp.CallToolRequest,
 			) (*mcp.CallToolResult, error) {
 				return s.use(&t, ctx.Value(toolKey{}).(*toolCall)), nil
@@ -285,7 +292,7 @@ func (s *service) use(t *tool, c *toolCall) (result *mcp.CallToolResult) {
 		}
 	}()
 	r, err := t.request(c.arguments)
-	if err == nil && c.who.ReadOnly && !t.readOnly {
+	if err == nil && c.who.ReadOnly && t.Method != http.MethodGet {
 		err = readOnlyProblem
 	}
 	var view any
@@ -327,7 +334,7 @@ func (t *tool) request(arguments jsontext.Value) (*http.Request, error) {
 		return nil, badRequest("body", "Invalid arguments",
 			"The arguments must be one JSON object, and not in a string.", "")
 	}
-	r := &http.Request{Method: t.method, URL: &url.URL{}, Header: http.Header{}, Body: http.NoBody}
+	r := &http.Request{Method: t.Method, URL: &url.URL{}, Header: http.Header{}, Body: http.NoBody}
 	query, body := url.Values{}, []byte{}
 	d := jsontext.NewDecoder(bytes.NewReader(arguments), jsontext.AllowDuplicateNames(true))
 	_, _ = d.ReadToken()
@@ -335,14 +342,14 @@ func (t *tool) request(arguments jsontext.Value) (*http.Request, error) {
 		token, _ := d.ReadToken()
 		name := token.String()
 		value, _ := d.ReadValue()
-		a, known := t.arguments[name]
-		if !known && !t.body {
+		a, known := t.Arguments[name]
+		if !known && !t.Body {
 			return nil, badRequest("parameter", "Unknown argument",
 				"This argument is not known; names are case-sensitive.",
 				fieldName(jsontext.Pointer("").AppendToken(name)))
 		}
 		value = a.read(value)
-		if !known || a.in == "body" {
+		if !known || a.In == "body" {
 			body = append(body, ',')
 			body, _ = jsontext.AppendQuote(body, name)
 			body = append(append(body, ':'), value...)
@@ -353,22 +360,22 @@ func (t *tool) request(arguments jsontext.Value) (*http.Request, error) {
 		case err != nil:
 			return nil, err
 		case len(texts) == 0:
-		case a.in == "path":
+		case a.In == "path":
 			r.SetPathValue(name, texts[0])
-		case a.in == "header":
+		case a.In == "header":
 			r.Header["If-Match"] = texts
 		default:
 			query[name] = texts
 		}
 	}
-	for name, a := range t.arguments {
-		if a.in == "path" && r.PathValue(name) == "" {
+	for name, a := range t.Arguments {
+		if a.In == "path" && r.PathValue(name) == "" {
 			return nil, badRequest("parameter", "Missing argument",
 				"This argument is missing: name a link by it.", name)
 		}
 	}
 	r.URL.RawQuery = query.Encode()
-	if t.body {
+	if t.Body {
 		body = append(append([]byte{'{'}, bytes.TrimPrefix(body, []byte{','})...), '}')
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		r.Header.Set("Content-Type", "application/json")
@@ -380,8 +387,8 @@ func (t *tool) request(arguments jsontext.Value) (*http.Request, error) {
 // where none may be is read as JSON if that has a type that may be. Where a list may be, any other
 // string is its only element.
 func (a argument) read(value jsontext.Value) jsontext.Value {
-	may := func(name string) bool { return slices.Contains(a.types, name) }
-	if value.Kind() == '"' && len(a.types) > 0 && !may("string") {
+	may := func(name string) bool { return slices.Contains(a.Types, name) }
+	if value.Kind() == '"' && len(a.Types) > 0 && !may("string") {
 		var text string
 		_ = json.Unmarshal(value, &text)
 		inner := jsontext.Value(text)
@@ -413,7 +420,7 @@ func (a argument) texts(name string, value jsontext.Value) (all []string, err er
 	switch {
 	case value.Kind() == 'n':
 		return nil, nil
-	case slices.Contains(a.types, "array"):
+	case slices.Contains(a.Types, "array"):
 		wrong.Detail = fmt.Sprintf("Send a list of at most %d strings.", maxTexts)
 	case isList:
 		return nil, wrong
@@ -444,177 +451,3 @@ type recorder struct {
 func (w *recorder) Header() http.Header         { return w.header }
 func (w *recorder) WriteHeader(status int)      { w.status = status }
 func (w *recorder) Write(p []byte) (int, error) { return w.body.Write(p) }
-
-// description is the API's description, from which tools get their texts and schemas.
-type description struct {
-	all        map[string]any
-	operations map[string]map[string]any // by operationId
-	methods    map[string]string
-}
-
-func newDescription(text string) *description {
-	d := &description{operations: map[string]map[string]any{}, methods: map[string]string{}}
-	if err := json.Unmarshal([]byte(text), &d.all); err != nil {
-		panic(err) // it is embedded
-	}
-	for _, path := range d.all["paths"].(map[string]any) {
-		methods := path.(map[string]any)
-		common, _ := methods["parameters"].([]any)
-		for method, of := range methods {
-			if operation, ok := of.(map[string]any); ok {
-				id := operation["operationId"].(string)
-				own, _ := operation["parameters"].([]any)
-				operation["parameters"] = slices.Concat(common, own)
-				d.operations[id], d.methods[id] = operation, strings.ToUpper(method)
-			}
-		}
-	}
-	return d
-}
-
-// tool returns a tool as clients see it, and sets what t lacks. Path, query and body are one flat
-// object.
-func (d *description) tool(t *tool) *mcp.Tool {
-	operation := d.resolved(d.operations[t.operation]).(map[string]any)
-	t.method, t.arguments = d.methods[t.operation], map[string]argument{}
-	properties, required := map[string]any{}, []any{}
-	for _, p := range operation["parameters"].([]any) {
-		parameter := p.(map[string]any)
-		name, schema := parameter["name"].(string), map[string]any{}
-		for key, value := range parameter["schema"].(map[string]any) {
-			schema[key] = value
-		}
-		schema["description"] = parameter["description"]
-		in := parameter["in"].(string)
-		switch in {
-		case "path":
-			required = append(required, name)
-		case "header":
-			if name != "If-Match" {
-				continue
-			}
-			name = "ifMatch"
-			schema["description"] = "The etag of the link as it was read: if it has changed since, " +
-				"nothing is done."
-		}
-		properties[name], t.arguments[name] = schema, argument{in, typesOf(schema)}
-	}
-	if body, ok := operation["requestBody"].(map[string]any); ok {
-		t.body = true
-		schema := schemaOf(body)
-		for name, property := range schema["properties"].(map[string]any) {
-			properties[name] = property
-			t.arguments[name] = argument{"body", typesOf(property.(map[string]any))}
-		}
-		more, _ := schema["required"].([]any)
-		required = append(required, more...)
-	}
-	described := &mcp.Tool{Name: t.operation, Title: operation["summary"].(string),
-		Description: operation["summary"].(string) + ". " + operation["description"].(string),
-		InputSchema: forModels(map[string]any{"type": "object", "properties": properties,
-			"required": required, "additionalProperties": false}),
-		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: t.readOnly},
-	}
-	if !t.readOnly {
-		described.Annotations.DestructiveHint = &t.destructive
-	}
-	if ok, is := operation["responses"].(map[string]any)["200"].(map[string]any); is {
-		schema := schemaOf(ok)
-		if headers, _ := ok["headers"].(map[string]any); headers["ETag"] != nil {
-			schema["properties"].(map[string]any)["etag"] = map[string]any{"type": "string",
-				"description": "Stands for the link as it is now."}
-		}
-		described.OutputSchema = forModels(schema)
-	}
-	return described
-}
-
-// typesOf returns the types that a schema allows.
-func typesOf(schema map[string]any) (types []string) {
-	if one, ok := schema["type"].(string); ok {
-		return []string{one}
-	}
-	several, _ := schema["type"].([]any)
-	for _, one := range several {
-		types = append(types, one.(string))
-	}
-	return types
-}
-
-// forModels changes a schema, and what is in it, to the forms that all models read, and returns it.
-// A list of types becomes anyOf. x-values, which clients that are generated from the description do
-// not know, becomes enum.
-func forModels(part any) any {
-	switch part := part.(type) {
-	case []any:
-		for i, value := range part {
-			part[i] = forModels(value)
-		}
-	case map[string]any:
-		for name, value := range part {
-			part[name] = forModels(value)
-		}
-		if values, ok := part["x-values"]; ok {
-			delete(part, "x-values")
-			part["enum"] = values
-		}
-		types, ok := part["type"].([]any)
-		if !ok {
-			break
-		}
-		whole := map[string]any{}
-		for _, name := range []string{"description", "default", "examples"} {
-			if value, ok := part[name]; ok {
-				whole[name] = value
-				delete(part, name)
-			}
-		}
-		for i, one := range types {
-			is := map[string]any{}
-			if one != "null" {
-				is = maps.Clone(part)
-			}
-			is["type"], types[i] = one, is
-		}
-		whole["anyOf"] = types
-		return whole
-	}
-	return part
-}
-
-// schemaOf returns the schema of the JSON of a request's or response's body.
-func schemaOf(body map[string]any) map[string]any {
-	for mediaType, content := range body["content"].(map[string]any) {
-		if strings.HasSuffix(mediaType, "json") {
-			return content.(map[string]any)["schema"].(map[string]any)
-		}
-	}
-	return nil
-}
-
-// resolved returns a copy of a part of the description in which every reference is replaced by what
-// it refers to.
-func (d *description) resolved(part any) any {
-	switch part := part.(type) {
-	case map[string]any:
-		if to, ok := part["$ref"].(string); ok {
-			var at any = d.all
-			for name := range strings.SplitSeq(strings.TrimPrefix(to, "#/"), "/") {
-				at = at.(map[string]any)[name]
-			}
-			return d.resolved(at)
-		}
-		all := make(map[string]any, len(part))
-		for name, value := range part {
-			all[name] = d.resolved(value)
-		}
-		return all
-	case []any:
-		all := make([]any, len(part))
-		for i, value := range part {
-			all[i] = d.resolved(value)
-		}
-		return all
-	}
-	return part
-}

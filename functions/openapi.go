@@ -20,11 +20,16 @@ var openAPIDocument string
 // it.
 func newDocument(base link.Base, version string) func() (text, etag string) {
 	return sync.OnceValues(func() (text, etag string) {
-		text = strings.NewReplacer("https://short.example", base.String(),
-			`"short.example"`, strconv.Quote(string(base.Domain())),
-			`"version": "0"`, `"version": `+strconv.Quote(version)).Replace(openAPIDocument)
+		text = describe(openAPIDocument, base, version)
 		return text, etagOf(text)
 	})
+}
+
+// describe replaces the placeholders in a description of the API.
+func describe(text string, base link.Base, version string) string {
+	return strings.NewReplacer("https://short.example", base.String(),
+		`"short.example"`, strconv.Quote(string(base.Domain())),
+		`"version": "0"`, `"version": `+strconv.Quote(version)).Replace(text)
 }
 
 // openAPI handles GET /api/openapi.json.

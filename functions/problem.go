@@ -29,7 +29,7 @@ type problem struct {
 	offer  pages.Offer // the link that is not there, if a page offers to make it
 	form   []byte      // if not nil, the response: the page with the form that was sent
 	header http.Header // further headers of the response
-	limit  string      // the name of the limit that the client is past; "": of none
+	limit  string      // the name of the limit that the client exceeded; "": none
 }
 
 func (p *problem) Error() string { return p.Title }
@@ -212,23 +212,6 @@ var problems = []struct {
 	{link.ErrUnavailable, unavailableProblem},
 }
 
-// linkFields has the names that fields of package link have in requests.
-var linkFields = map[link.Field]string{
-	link.FieldLongURL:    "longUrl",
-	link.FieldLifetime:   "expiresInSeconds",
-	link.FieldExpiresAt:  "expiresAtUtc",
-	link.FieldAlias:      "alias",
-	link.FieldStatusCode: "statusCode",
-	link.FieldTitle:      "title",
-	link.FieldTags:       "tags",
-	link.FieldCreatedAt:  "createdAtUtc",
-	link.FieldUpdatedAt:  "updatedAtUtc",
-	link.FieldOwner:      "owner",
-	link.FieldClicks:     "clicks",
-	link.FieldForward:    "forward",
-	link.FieldDomain:     "domain",
-}
-
 func newProblem(status int, kind, title, detail string) *problem {
 	p := &problem{Type: "/problems/" + kind, Title: title, Status: status, Detail: detail,
 		header: http.Header{}}
@@ -276,8 +259,8 @@ func (p *problem) about(field string) *problem {
 	return p
 }
 
-// past sets the limit that the client is past, and returns the problem.
-func (p *problem) past(limit string) *problem {
+// exceeding sets the limit that the client exceeded, and returns the problem.
+func (p *problem) exceeding(limit string) *problem {
 	p.limit = limit
 	return p
 }
@@ -296,7 +279,7 @@ func problemOf(err error) *problem {
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &invalid):
-		return fieldProblem(linkFields[invalid.Field], invalid.Detail)
+		return fieldProblem(string(invalid.Field), invalid.Detail)
 	}
 	for _, known := range problems {
 		if errors.Is(err, known.err) {

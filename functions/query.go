@@ -106,6 +106,20 @@ func (s *service) search(p *parameters, f *filter) {
 	}
 }
 
+// domainFilter returns the domain that a list is to be limited to; nil if there is none. The
+// service need not have it any more.
+func (s *service) domainFilter(query *parameters) *link.Domain {
+	text := query.text("domain")
+	if !query.Has("domain") {
+		return nil
+	}
+	d, _, ok := s.Rules.Domain(text)
+	if !ok {
+		query.wrong("domain", "domain must be a host such as "+string(s.Rules.DomainName(""))+".")
+	}
+	return &d
+}
+
 // owner returns the owner that a query names, or the caller. See ownerFor.
 func (p *parameters) owner(who access.Caller) string {
 	text := p.text("owner")

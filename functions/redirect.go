@@ -15,8 +15,8 @@ import (
 	"tiney/internal/pages"
 )
 
-// redirect handles GET and HEAD /{alias}, and /{alias}+, the preview. More of a path may follow,
-// which some links forward.
+// redirect handles GET and HEAD of /{alias}, and of /{alias}+, the preview. Some links forward what
+// follows the alias in the path.
 func (s *service) redirect(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	q := s.parse(r)
 	d, err := s.decide(ctx, r, q)
@@ -37,9 +37,9 @@ func (s *service) redirect(ctx context.Context, w http.ResponseWriter, r *http.R
 // asked is what a request for a link asks for.
 type asked struct {
 	domain  link.Domain
-	alias   link.Alias // "": no link can have what stands in its place
-	first   string     // the first segment of the path, or "" if a part of it does not count
-	rest    string     // what follows it, as it came
+	alias   link.Alias // "": the path has no valid alias
+	first   string     // the first segment of the path, decoded; "" if a part of it was dropped
+	rest    string     // what follows the first segment, as it came
 	preview bool
 }
 
@@ -75,9 +75,9 @@ type decision struct {
 	target
 }
 
-// decide finds the link that a request asks for, and where it leads now. With an error, the decision
-// has the link if there is one. Errors: link.ErrNotFound, also if the link does not forward the rest
-// of the path; link.ErrDamaged; link.ErrUnavailable; a problem.
+// decide looks up the link of a request, and returns where it leads now. If the link exists, the
+// decision has it even with an error. Errors: link.ErrNotFound, also if the link does not forward
+// the rest of the path; link.ErrDamaged; link.ErrUnavailable; a problem.
 func (s *service) decide(ctx context.Context, r *http.Request, q asked) (d decision, err error) {
 	if q.alias == "" {
 		return d, notFoundProblem
@@ -86,7 +86,7 @@ func (s *service) decide(ctx context.Context, r *http.Request, q asked) (d decis
 		return d, err
 	}
 	start := s.Now()
-	d.link, err = s.find(ctx, r, q.domain.Name(q.alias))
+	d.link, err = s.lookUp(ctx, r, q.domain.Name(q.alias))
 	d.at = s.Now()
 	d.took = d.at.Sub(start)
 	if err != nil {
@@ -168,9 +168,9 @@ func (s *service) fallBack(
 	return true
 }
 
-// find returns the link of a name. If a client has asked for too many aliases that do not exist,
-// find looks up no alias for it; the client still gets cached links.
-func (s *service) find(
+// lookUp returns the link of a name. A client that has asked for too many aliases that do not exist
+// gets only cached links.
+func (s *service) lookUp(
 	ctx context.Context, r *http.Request, name link.Name,
 ) (l link.Link, err error) {
 	if l, ok := s.Links.Cached(ctx, name, false); ok {
@@ -191,8 +191,8 @@ func (s *service) find(
 		if l, ok := s.Links.Cached(ctx, name, true); ok {
 			return l, nil
 		}
-		// If the link is cached in lower case, one read tells whether an older row has this very
-		// spelling. That is no guess: below the limit it does not count as one.
+		// If the link is cached in lower case, an older row may still have this very spelling. To
+		// look for that is no guess: below the limit it does not count as one.
 		if lower := name.Lower(); s.Rules.AnyCase && lower != name {
 			if _, ok := s.Links.Cached(ctx, lower, true); ok {
 				return s.Links.Get(ctx, name)
@@ -208,9 +208,9 @@ var (
 	noIndex = []string{"noindex"} // search engines should list the target, not the short link
 )
 
-// cacheControl returns how long a cache in front may keep a redirect: never past the link's expiry,
-// and not at all if the link may have changed, or if the redirect depends on the query, which may
-// not be part of the cache's key.
+// cacheControl returns the header Cache-Control of a redirect. A cache in front never keeps it past
+// the link's expiry. It keeps no redirect of a link that may have changed, and none that depends on
+// the query, which may not be part of the cache's key.
 func (s *service) cacheControl(l link.Link, now time.Time) []string {
 	if l.Stale || l.Forward != 0 {
 		return noStore
@@ -225,7 +225,7 @@ func (s *service) cacheControl(l link.Link, now time.Time) []string {
 	return []string{"public, max-age=" + strconv.FormatInt(int64(age/time.Second), 10)}
 }
 
-// found redirects for the moment.
+// found redirects with a 302, which is not cached.
 func found(w http.ResponseWriter, to string) {
 	h := w.Header()
 	h["Location"] = []string{to}

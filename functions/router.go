@@ -15,7 +15,7 @@ import (
 	"tiney/internal/link"
 )
 
-// router finds functions by method and path. It uses http.ServeMux only below /api/, because
+// router maps methods and paths to functions. It uses http.ServeMux only below /api/, because
 // ServeMux redirects a path that is not clean, and outside of /api/ such a path must get a 404.
 type router struct {
 	hostAddress string              // see Config
@@ -146,9 +146,9 @@ func entry(all map[string]endpoint, p string) endpoint {
 	return all[p]
 }
 
-// find returns the route of a request. Its errors are problems. With an error, the route has only
+// match returns the route of a request. Its errors are problems. With an error, the route has only
 // the name of the function, or is zero.
-func (rt *router) find(r *http.Request) (route, error) {
+func (rt *router) match(r *http.Request) (route, error) {
 	p := cmp.Or(r.URL.Path, "/") // an absolute URL without a path, such as http://go.example
 	if r.Method == http.MethodPost && rt.hostAddress != "" {
 		if timer, ok := rt.timers[p]; ok {
@@ -161,7 +161,7 @@ func (rt *router) find(r *http.Request) (route, error) {
 	case rt.treeOf(p) != nil:
 		at = rt.treeOf(p)
 	case isAPI(p):
-		at = rt.findAPI(r)
+		at = rt.matchAPI(r)
 	case isSegment(cmp.Or(r.URL.RawPath, p)): // an escaped slash separates no segments
 		at = rt.alias
 	case strings.HasPrefix(p, "/"):
@@ -245,15 +245,15 @@ func setPathValues(r *http.Request, pattern string) {
 	segments := strings.Split(r.URL.EscapedPath(), "/")
 	for i, name := range strings.Split(pattern, "/") {
 		if name, ok := strings.CutPrefix(name, "{"); ok && !strings.HasSuffix(name, "...}") {
-			value, _ := url.PathUnescape(segments[i]) // findAPI has unescaped it without an error
+			value, _ := url.PathUnescape(segments[i]) // matchAPI has unescaped it without an error
 			r.SetPathValue(strings.TrimSuffix(name, "}"), value)
 		}
 	}
 }
 
-// findAPI finds the endpoint of a path below /api/. Like the host, it ignores case and a slash at
-// the end.
-func (rt *router) findAPI(r *http.Request) endpoint {
+// matchAPI returns the endpoint of a path below /api/. Like the host, it ignores case and a slash
+// at the end.
+func (rt *router) matchAPI(r *http.Request) endpoint {
 	escaped := strings.TrimSuffix(r.URL.EscapedPath(), "/")
 	lower := link.LowerASCII(escaped) // escaped, because an escaped slash separates no segments
 	path, err := url.PathUnescape(lower)

@@ -107,7 +107,7 @@ func TestRoutes(t *testing.T) {
 	} {
 		method, target, _ := strings.Cut(request, " ")
 		r := httptest.NewRequest(method, target, nil)
-		to, err := rt.find(r)
+		to, err := rt.match(r)
 		got := to.function
 		if p, ok := err.(*problem); ok {
 			got = strings.TrimSpace(fmt.Sprint(p.Status, " ", p.header.Get("Allow")))
@@ -229,7 +229,7 @@ func FuzzFind(f *testing.F) {
 			}
 			r := httptest.NewRequest(method, "/", nil)
 			r.URL = u
-			to, err := rt.find(r)
+			to, err := rt.match(r)
 			if err == nil && (to.serve == nil || to.function == "reaper") {
 				t.Fatalf("%s %q led to %q", method, target, to.function)
 			}
@@ -264,7 +264,7 @@ func BenchmarkFind(b *testing.B) {
 			r := httptest.NewRequest(test.method, test.path, nil)
 			b.ReportAllocs()
 			for b.Loop() {
-				if to, _ := rt.find(r); to.function != test.function {
+				if to, _ := rt.match(r); to.function != test.function {
 					b.Fatal(to.function)
 				}
 			}

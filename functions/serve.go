@@ -58,7 +58,7 @@ func (s *service) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if s.hosted && !s.forwardingKnown.Load() {
 		s.noteForwarding(w, r)
 	}
-	to, err := s.routes.find(r)
+	to, err := s.routes.match(r)
 	if to.function != "" {
 		w.operation.Name = to.function
 	}
@@ -80,9 +80,9 @@ func (s *service) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 }
 
 // toThisMachine reports whether a request names this machine. A website can make its own name
-// resolve to this machine (DNS rebinding), and browsers then send that name. Nobody can own a name
-// below localhost: browsers resolve it to this machine (RFC 6761). A host that proxies puts its own
-// name into Host, and the name that the client sent into X-Forwarded-Host.
+// resolve to this machine (DNS rebinding), and browsers then send that name. There are no public
+// names below localhost: browsers resolve it to this machine (RFC 6761). A host that proxies puts
+// its own name into Host, and the name that the client sent into X-Forwarded-Host.
 func (s *service) toThisMachine(r *http.Request) bool {
 	names := []string{r.Host}
 	if s.hosted {
@@ -135,7 +135,7 @@ func (s *service) fail(w *statusWriter, r *http.Request, err error) {
 	p.write(w, r, s.site)
 }
 
-// logProblem logs an error that has become a problem, if operators need to know about it.
+// logProblem logs the error behind a problem, if operators need to know about it.
 func logProblem(log *slog.Logger, p *problem, err error) {
 	switch {
 	case errors.Is(err, errNotTheHost):
@@ -191,7 +191,7 @@ const proxyHeader = "X-Ms-Invocation-Id"
 // invocationHeader is a header that a Functions host adds to each request that it passes on.
 const invocationHeader = "X-Azure-Functions-Invocationid"
 
-// noteForwarding logs once what the kind of the Functions host changes in requests and responses. A
+// noteForwarding logs once which defects the kind of the Functions host causes here. A
 // host that forwards rewrites Location, and appends its name to the client's User-Agent; the host's
 // own requests have only that name. A host that proxies replaces X-Forwarded-For by the address of
 // its own peer, which is the same for all clients.

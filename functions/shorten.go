@@ -59,8 +59,8 @@ func (s *service) summarize(l link.Link) summary {
 	}
 }
 
-// counted returns a function that also counts the requests that serve rejects.
-func (s *service) counted(serve handlerFunc) handlerFunc {
+// countRejected returns a function that also counts the requests that serve rejects.
+func (s *service) countRejected(serve handlerFunc) handlerFunc {
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 		err := serve(ctx, w, r)
 		if err != nil {
@@ -132,18 +132,6 @@ func (s *service) create(
 	s.Metrics.ShortenCreated.Add(1)
 	s.Clicks.Created(1)
 	return l, true, token, nil
-}
-
-// domain returns the domain that a request names. Without one, it is the default domain.
-func (s *service) domain(given *string) (link.Domain, error) {
-	if given == nil {
-		return "", nil
-	}
-	d, configured, _ := s.Rules.Domain(*given)
-	if !configured {
-		return "", fieldProblem("domain", s.Rules.DomainAdvice())
-	}
-	return d, nil
 }
 
 // parseWish decodes a caller's request to shorten.

@@ -18,16 +18,16 @@ const (
 	topNames    = 10 // of each dimension
 )
 
-// maxTagged is of how many links with a tag the clicks are added up.
-const maxTagged = 100
-
-// maxTaggedCalls is how often links are listed to find those with a tag, 1,000 each time. More
-// would not fit into the time of a request.
-const maxTaggedCalls = 10
+const (
+	maxTagged = 100 // links with a tag or in a domain whose clicks are added up
+	// maxTaggedCalls limits the lists of 1,000 links in which they are searched for. More would not
+	// fit into the time of a request.
+	maxTaggedCalls = 10
+)
 
 // statsView are the statistics of a link, or of several together, for a range of days. All members
-// are always present, except that there is either an alias or an owner. Null is what is not known
-// of links with a tag.
+// are always present, except that there is either an alias or an owner. Members that are not known
+// for links with a tag are null.
 type statsView struct {
 	Alias     link.Alias   `json:"alias,omitzero"`
 	Domain    link.Domain  `json:"domain,omitzero"`
@@ -246,7 +246,7 @@ func viewStats(from clicks.Day, days []clicks.Count, hourly bool) statsView {
 	return v
 }
 
-// viewTotals returns the view of days of which only clicks and bots are known.
+// viewTotals returns the view of days that have only counts of clicks and bots.
 func viewTotals(from clicks.Day, days []clicks.Total) statsView {
 	v := newStats(from, len(days))
 	for i, t := range days {

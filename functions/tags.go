@@ -7,7 +7,7 @@ import (
 	"tiney/internal/link"
 )
 
-// maxTagLinks is of how many links of an owner the tags are counted.
+// maxTagLinks is how many of an owner's links are searched for tags.
 const maxTagLinks = 1000
 
 // taggedLinks is a tag, spelled as on the newest link that has it, and how many links have it.

@@ -12,12 +12,12 @@ import (
 // target is where a request for a link leads.
 type target struct {
 	longURL, location string // as pages and as a redirect have it
-	rest, query       string // what the request came with behind the alias, as it came
+	rest, query       string // of the request, behind the alias, as they came
 }
 
-// target returns where a request for a link leads. A rest that the link does not forward counts as
-// an unknown alias, unless it is what people paste behind a slash. Errors: link.ErrNotFound in that
-// case, tooLongProblem, the problem of a client that has to wait.
+// target returns where a request for a link leads. It ignores a rest of a slash and punctuation, as
+// people paste it. Any other rest that the link does not forward counts as an unknown alias.
+// Errors: link.ErrNotFound in that case, tooLongProblem, the problem of a client that has to wait.
 func (s *service) target(r *http.Request, l link.Link, q asked) (target, error) {
 	if l.Forward == 0 && q.rest == "" { // as most do
 		return target{longURL: l.LongURL, location: link.Location(l.LongURL)}, nil

@@ -28,7 +28,7 @@ type Caller struct {
 	ReadOnly  bool      // the caller's API key may only read
 }
 
-// Is reports whether an owner is the caller or a group of the caller. Nobody is the owner "".
+// Is reports whether an owner is the caller or a group of the caller. It is false for "".
 func (c Caller) Is(owner string) bool {
 	return owner != "" && (c.Owner == owner || slices.Contains(c.Groups, owner))
 }
@@ -39,8 +39,8 @@ func (c Caller) Client() Client { return Client{Owner: c.Owner, ActsFor: c.ActsF
 // groupMark follows the provider's host in a group's owner. No person's owner has it there.
 const groupMark = "|group|"
 
-// IsGroup reports whether an owner is a group.
-func IsGroup(owner string) bool {
+// isGroup reports whether an owner is a group.
+func isGroup(owner string) bool {
 	host, _, _ := strings.Cut(owner, "|")
 	return strings.HasPrefix(owner[len(host):], groupMark)
 }
@@ -171,9 +171,9 @@ func (a *Authenticator) Caller(ctx context.Context, h http.Header) (Caller, erro
 	return Caller{}, fmt.Errorf("%w: its scheme is not Bearer", ErrInvalid)
 }
 
-// isBasic reports whether a line is of the scheme Basic (RFC 7617). It is nobody's here: proxies
-// that ask for a password use it, and pass it on. Who sends an API key by it does not mean to be
-// nobody.
+// isBasic reports whether a line is of the scheme Basic (RFC 7617) and has no API key. Such a line
+// is ignored: it is for a proxy that asks for a password and passes it on. A client that sends an
+// API key in it expects to be signed in.
 func isBasic(line string) bool {
 	scheme, text, _ := strings.Cut(line, " ")
 	decoded, err := base64.StdEncoding.DecodeString(strings.TrimLeft(text, " "))
@@ -221,7 +221,7 @@ func (a *Authenticator) isAdminKey(s string) bool {
 }
 
 func (a *Authenticator) keyOwner(ctx context.Context, s string) (Caller, error) {
-	hash, ok := ParseKey(s)
+	hash, ok := keyHash(s)
 	if !ok {
 		return Caller{}, fmt.Errorf("%w: %w: the API key is malformed", ErrInvalid, ErrGuess)
 	}

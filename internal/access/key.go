@@ -22,8 +22,8 @@ type Key struct {
 	Hash        string // SHA-256 of the whole key, lower-case hex
 	Owner, Name string
 	CreatedBy   string // the owner who made it; "" if that is not known
-	// ActsFor is the owner for whom limits count what the key does, besides Owner: its maker, or for
-	// whom the maker's own key acts. A key that an admin made acts for its owner. "": Owner.
+	// ActsFor is a second owner: limits count the key's requests for both. It is the key's maker,
+	// or the ActsFor of the maker's own key. "": none, because an admin made the key.
 	ActsFor    string
 	Last4      string // the last four characters of the key, by which people tell their keys apart
 	CreatedAt  time.Time
@@ -91,7 +91,7 @@ func MakeKey(
 		}
 	}
 	latest := []time.Time{maker.KeyEnds}
-	if IsGroup(owner) {
+	if isGroup(owner) {
 		latest = append(latest, now.Add(maxGroupKeyLife))
 	}
 	for _, end := range latest {
@@ -105,7 +105,7 @@ func MakeKey(
 	return secret, k, err
 }
 
-// OwnerAdvice tells callers which owners are valid.
+// OwnerAdvice says which owners are valid, for callers.
 var OwnerAdvice = fmt.Sprintf("The owner must have 1 to %d printable characters, "+
 	"without blanks at its ends, and cannot be *.", link.MaxOwner)
 
@@ -156,9 +156,9 @@ func checksum(s string) string {
 	return string(digits)
 }
 
-// ParseKey returns the hash of an API key. ok reports whether s has the form of one: prefix,
+// keyHash returns the hash of an API key. ok reports whether s has the form of one: prefix,
 // length, alphabet, checksum.
-func ParseKey(s string) (hash string, ok bool) {
+func keyHash(s string) (hash string, ok bool) {
 	if len(s) != unchecked+checksumLength || !isSecret(s[:unchecked], keyPrefix) ||
 		s[unchecked:] != checksum(s[:unchecked]) {
 		return "", false

@@ -18,7 +18,7 @@ const (
 	LimitAPI                   // other calls of the API
 	LimitRedirect              // requests for a redirect or a preview
 	LimitProbes                // aliases of other owners in calls for many links
-	LimitGuess                 // guesses of the admin key; its rate is GuessRate
+	LimitGuess                 // guesses of the admin key; its rate is guessRate
 	limitCount
 )
 
@@ -35,16 +35,16 @@ func (l Limit) Window() time.Duration {
 	return time.Minute
 }
 
-// GuessRate is the rate of LimitGuess.
-const GuessRate = 30
+// guessRate is the rate of LimitGuess.
+const guessRate = 30
 
 // Rates are how many requests a client may send at once, by Limit. It may send another one whenever
 // a share of the limit's Window, Window divided by the rate, has passed. Zero: no limit.
 type Rates [limitCount]int
 
-// Client is an owner and the owner for whom that one acts, or, if Owner is "", an address. Each
-// request counts for both owners. Otherwise a person could send as many requests as all groups
-// together whose keys that person makes.
+// Client is an owner and the owner that it acts for or, if Owner is "", an address. A request
+// counts for both owners. Otherwise a person could use the limits of all groups that they make keys
+// for.
 //
 // All addresses of an IPv6 /64 are one client, because one machine may use them all. The clients of
 // a /48, which one customer may have, may together send wideFactor times as many requests. Requests
@@ -124,7 +124,7 @@ type set struct {
 
 // NewLimits returns Limits that have counted no request.
 func NewLimits(rates Rates, now func() time.Time) *Limits {
-	rates[LimitGuess] = GuessRate
+	rates[LimitGuess] = guessRate
 	table := func() []set { return make([]set, setCount) }
 	return &Limits{rates: rates, now: now, start: now(), seed: maphash.MakeSeed(),
 		minutes: sync.OnceValue(table), days: sync.OnceValue(table)}
@@ -150,7 +150,7 @@ func (l *Limits) Take(of Limit, by Client) (wait time.Duration) {
 }
 
 func (l *Limits) take(b bucket) (wait time.Duration) {
-	s, client, now := l.find(b)
+	s, client, now := l.locate(b)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	window := b.of.Window()
@@ -183,7 +183,7 @@ func (l *Limits) Return(of Limit, by Client) {
 }
 
 func (l *Limits) giveBack(b bucket) {
-	s, client, _ := l.find(b)
+	s, client, _ := l.locate(b)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i := slices.Index(s.clients[:], client); i >= 0 {
@@ -199,8 +199,8 @@ func (l *Limits) share(b bucket) (rate, share int64) {
 	return rate, int64(b.of.Window()) / rate
 }
 
-// find returns the set of a bucket, its hash, and the time.
-func (l *Limits) find(b bucket) (s *set, client uint64, now int64) {
+// locate returns the set of a bucket, its hash, and the time.
+func (l *Limits) locate(b bucket) (s *set, client uint64, now int64) {
 	client = maphash.Comparable(l.seed, b)
 	i, _ := bits.Mul64(client, setCount)
 	sets := l.minutes

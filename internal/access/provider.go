@@ -148,7 +148,7 @@ func (p *provider) keysFor(ctx context.Context, kid, alg string) ([]jwt.Verifica
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch found := p.find(kid, alg); {
+	switch found := p.matching(kid, alg); {
 	case len(found) > 0:
 		return found, nil
 	case p.err != nil:
@@ -168,7 +168,7 @@ func (p *provider) ensure(kid, alg string) (fetched <-chan struct{}) {
 	case age >= keptFor: // or there are no keys
 		p.keys = nil
 		return p.fetch(now, &p.tried, retryFirst)
-	case len(p.find(kid, alg)) == 0:
+	case len(p.matching(kid, alg)) == 0:
 		return p.fetch(now, &p.unknown, unknownEvery)
 	case age >= trustedFor:
 		return p.fetch(now, &p.tried, retryEvery)
@@ -178,8 +178,8 @@ func (p *provider) ensure(kid, alg string) (fetched <-chan struct{}) {
 	return nil
 }
 
-// find returns the known keys for a token. The caller holds p.mu.
-func (p *provider) find(kid, alg string) (found []jwt.VerificationKey) {
+// matching returns the known keys for a token. The caller holds p.mu.
+func (p *provider) matching(kid, alg string) (found []jwt.VerificationKey) {
 	for _, k := range p.keys {
 		if k.alg == alg && (kid == "" || kid == k.kid) && len(found) < maxTries {
 			found = append(found, k.key)

@@ -37,7 +37,7 @@ func (p *provider) newParser() *jwt.Parser {
 		jwt.WithStrictDecoding())
 }
 
-// caller returns the person whom an ID token identifies.
+// caller returns the person that an ID token identifies.
 func (p *provider) caller(ctx context.Context, token string) (Caller, error) {
 	claims := jwt.MapClaims{} // a struct would take "Sub" for "sub"
 	var keyErr error
@@ -64,7 +64,7 @@ func (p *provider) caller(ctx context.Context, token string) (Caller, error) {
 			ErrInvalid, maxSubject)
 	}
 	owner := p.host + "|" + subject
-	if IsGroup(owner) {
+	if isGroup(owner) {
 		return Caller{}, fmt.Errorf("%w: the token's subject looks like a group", ErrInvalid)
 	}
 	return Caller{

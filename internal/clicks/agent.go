@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// Agent is what a User-Agent header tells about a client. Each name is one of a fixed set of words,
+// Agent is what a User-Agent header says about a client. Each name is one of a fixed set of words,
 // or Other. All names of a bot are Other.
 type Agent struct {
 	Bot     bool
@@ -152,7 +152,7 @@ var slots = func() (first [1 << slotBits]uint8) {
 	return first
 }()
 
-// ParseAgent tells people from bots by the User-Agent header, and says what people use. It examines
+// ParseAgent returns whether a User-Agent header is a bot's and, if not, what it names. It examines
 // only the first 512 bytes. It takes 0.3 µs for a usual header, much less for one that was seen
 // recently, and allocates nothing. The result does not depend on whether StripHost has been called.
 //

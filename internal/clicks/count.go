@@ -198,7 +198,7 @@ func (c *Count) Merge(others ...*Count) {
 			for _, n := range other.Names[d] {
 				i, there := at[n.Name]
 				if at == nil {
-					i = find(names, n.Name)
+					i = indexOf(names, n.Name)
 					there = i >= 0
 				}
 				if there {
@@ -221,7 +221,7 @@ func (c *Count) Merge(others ...*Count) {
 	}
 }
 
-func find(names []Named, name string) int {
+func indexOf(names []Named, name string) int {
 	return slices.IndexFunc(names, func(n Named) bool { return n.Name == name })
 }
 
@@ -246,7 +246,7 @@ func (c *Count) lacks(saved *Count) Count {
 	}
 	for d, names := range c.Names {
 		for _, name := range names {
-			if i := find(saved.Names[d], name.Name); i >= 0 {
+			if i := indexOf(saved.Names[d], name.Name); i >= 0 {
 				name.Clicks -= saved.Names[d][i].Clicks
 			}
 			if name.Clicks > 0 {

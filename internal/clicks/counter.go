@@ -89,7 +89,7 @@ type Counter struct {
 	mu       sync.Mutex
 	counts   map[countOf]*counting
 	failed   map[*Pending]struct{}
-	visitors map[Day][]waiters // whom Pending found waiting for a key
+	visitors map[Day][]waiters // those that Pending found waiting for a key
 	rows     uint32            // rows that were begun
 }
 
@@ -279,7 +279,7 @@ func (c *Counter) Waiting(day Day) bool {
 }
 
 // Pending is a count whose latest clicks are not saved. A link, an owner or All may have several of
-// one day during the life of a process. Row tells them apart: no two in a process have the same.
+// one day during the life of a process. Each has another Row.
 //
 // A row may be overwritten only while no earlier write of it can still arrive. So a failed write is
 // repeated unchanged, and later clicks are counted in another row. Counting also goes on in another
@@ -313,25 +313,17 @@ func (c *Counter) Pending() []*Pending {
 		}
 	}
 	c.admit(owners)
-	all := slices.Collect(maps.Keys(c.failed))
+	byRow := func(a, b *Pending) int { return cmp.Compare(a.Row, b.Row) }
+	failed := slices.SortedFunc(maps.Keys(c.failed), byRow)
+	var others []*Pending
 	for _, count := range c.counts {
 		if count.unsaved {
-			all = append(all, &Pending{Of: count.of.Of, Day: count.of.day, Row: count.row,
+			others = append(others, &Pending{Of: count.of.Of, Day: count.of.day, Row: count.row,
 				counter: c, count: count})
 		}
 	}
-	slices.SortFunc(all, func(a, b *Pending) int {
-		return cmp.Or(cmp.Compare(a.turn(), b.turn()), cmp.Compare(a.Row, b.Row))
-	})
-	return all
-}
-
-// turn is 0 for a count with a failed write, and 1 for others.
-func (p *Pending) turn() int {
-	if p.FailedAt.IsZero() {
-		return 1
-	}
-	return 0
+	slices.SortFunc(others, byRow)
+	return append(failed, others...)
 }
 
 // takeFresh takes the fresh counts out of all stripes.
@@ -477,8 +469,8 @@ func (p *Pending) Saved(retried bool) {
 	p.count.saved = p.count.Clicks + p.count.Bots
 }
 
-// Failed says that a write failed at this time. Nobody knows whether the count that Take returned
-// is saved, or still will be.
+// Failed says that a write failed at this time. The count that Take returned may be saved, now or
+// later.
 func (p *Pending) Failed(at time.Time) {
 	p.counter.mu.Lock()
 	defer p.counter.mu.Unlock()

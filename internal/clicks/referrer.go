@@ -21,8 +21,8 @@ var endsAuthority = [256]bool{'/': true, '\\': true, '?': true, '#': true}
 // but browsers send international names as Punycode.
 //
 // It allocates only if the scheme or the host has upper-case letters, which browsers do not send.
-// Otherwise the result is a part of header and keeps all of it in memory, so whoever stores the
-// result must clone it.
+// Otherwise the result is a part of header and keeps all of it in memory, so a caller that
+// stores the result must clone it.
 func Referrer(header string) string {
 	if header == "" {
 		return "(direct)"

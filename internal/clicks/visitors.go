@@ -24,12 +24,12 @@ func NewVisitor(address netip.Addr, userAgent string) Visitor {
 }
 
 // Key is the random key of a day. All processes have the same key, so that they recognise a
-// visitor. Once the key is deleted, nobody can tell whom the sketches of that day count.
+// visitor. Once the key is deleted, the sketches of that day identify no visitor.
 type Key [16]byte
 
 // hash returns the keyed hash of a visitor: SipHash-2-4, a pseudorandom function that takes a fifth
-// of the time of SHA-256. Without the key, nobody can find the visitor of a hash, or the hash of a
-// visitor.
+// of the time of SHA-256. Without the key, neither can the visitor of a hash be found, nor the hash
+// of a visitor.
 func (k *Key) hash(v Visitor) uint64 {
 	var b [24]byte
 	copy(b[:], v.address[:])
@@ -57,12 +57,12 @@ const (
 type Visitors struct {
 	few     []uint64
 	many    *hyperloglog.Sketch // nil while there are few
-	counted int64               // further ones of whom only the number is known
+	counted int64               // further ones, known by number only
 	bytes   int
 }
 
-// CountedVisitors returns visitors of whom only the number is known. Nobody can tell whether they
-// are also among other visitors, so Merge adds the number, and Encode leaves it out.
+// CountedVisitors returns n visitors without their hashes. They cannot be recognised among other
+// visitors, so Merge adds the number, and Encode leaves it out.
 func CountedVisitors(n int64) Visitors { return Visitors{counted: n} }
 
 // add adds a visitor by their keyed hash, and returns by about how many bytes v has grown.

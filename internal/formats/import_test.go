@@ -27,7 +27,7 @@ func resultsOf(t *testing.T, im *formats.Import, f formats.Format,
 		case errors.As(r.Err, &damaged):
 			what = "damaged"
 		case errors.As(r.Err, &invalid):
-			what = fmt.Sprintf("invalid %d", invalid.Field)
+			what = fmt.Sprintf("invalid %s", invalid.Field)
 		case r.Err != nil:
 			what = r.Err.Error()
 		case r.Created:
@@ -48,8 +48,8 @@ func TestImport(t *testing.T) {
 		"a.b,https://example.com/,\n" +
 		"two,javascript:alert(1),\n" +
 		",https://example.com/,\n"
-	invalid := []string{"5  damaged", fmt.Sprintf("6  invalid %d", link.FieldAlias),
-		fmt.Sprintf("7 two invalid %d", link.FieldLongURL), fmt.Sprintf("8  invalid %d",
+	invalid := []string{"5  damaged", fmt.Sprintf("6  invalid %s", link.FieldAlias),
+		fmt.Sprintf("7 two invalid %s", link.FieldLongURL), fmt.Sprintf("8  invalid %s",
 			link.FieldAlias)}
 	want := func(what string, im *formats.Import, first, second, third string) {
 		t.Helper()
@@ -152,23 +152,23 @@ func TestImportDomains(t *testing.T) {
 		want  []string // results, then links
 	}{
 		"of our own": {formats.Import{}, own, []string{"2 a created", "3 a@go.example created",
-			"4 a@go.example the alias is taken", "5 b created", "6 a invalid 12", "7 c invalid 12",
-			"8 d@go.example invalid 0",
+			"4 a@go.example the alias is taken", "5 b created", "6 a invalid domain", "7 c invalid domain",
+			"8 d@go.example invalid longUrl",
 			"a: 1 as a ", "a@go.example: 2 as a ", "b: 4 as b ", "a@old.example: no such link"}},
 		"of our own, with retired ones": {formats.Import{Admin: true}, own, []string{
 			"2 a created", "3 a@go.example created", "4 a@go.example the alias is taken",
-			"5 b created", "6 a@old.example created", "7 c invalid 12", "8 d@go.example invalid 0",
+			"5 b created", "6 a@old.example created", "7 c invalid domain", "8 d@go.example invalid longUrl",
 			"a: 1 as a ", "a@go.example: 2 as a ", "b: 4 as b ", "a@old.example: 5 as a "}},
 		"of our own, all to one": {formats.Import{Domain: &goExample}, own, []string{
 			"2 a@go.example created", "3 a@go.example the alias is taken",
 			"4 a@go.example the alias is taken", "5 b@go.example created",
 			"6 a@go.example the alias is taken", "7 c@go.example created",
-			"8 d@go.example invalid 0",
+			"8 d@go.example invalid longUrl",
 			"a: no such link", "a@go.example: 1 as a ", "b: no such link",
 			"a@old.example: no such link"}},
 		"of our own, all to the default one": {formats.Import{Domain: &byDefault}, own, []string{
 			"2 a created", "3 a the alias is taken", "4 a the alias is taken", "5 b created",
-			"6 a the alias is taken", "7 c created", "8 d invalid 0",
+			"6 a the alias is taken", "7 c created", "8 d invalid longUrl",
 			"a: 1 as a ", "a@go.example: no such link", "b: 4 as b ",
 			"a@old.example: no such link"}},
 		"of others": {formats.Import{Admin: true}, map[formats.Format]string{
@@ -230,8 +230,8 @@ func TestImportForwards(t *testing.T) {
 		"g,https://example.com/g,\n"+
 		"h,mailto:ann@example.com,query\n")...)
 	got = append(got, foundOf(t, store, "a", "b", "e", "f", "g")...)
-	want := []string{"1 a created", "2 b created", "3 c damaged", "4 d invalid 0",
-		"2 e created", "3 f created", "4 g created", "5 h invalid 11",
+	want := []string{"1 a created", "2 b created", "3 c damaged", "4 d invalid longUrl",
+		"2 e created", "3 f created", "4 g created", "5 h invalid forward",
 		"a: HTTPS://example.com/a as a query,path", "b: mailto:ann@example.com as b ",
 		"e: e as e query,path", "f: f as f query", "g: g as g "}
 	if !slices.Equal(got, want) {
@@ -262,14 +262,14 @@ func TestImportInAnyCase(t *testing.T) {
 			"oLD")...)
 		want := []string{"2 Docs created", "3 docs created", "4 DOCS created",
 			"5 DOCS@go.example created", "6 Old there", "7 Old the alias is taken", "8 old created",
-			"9 Api invalid 3",
+			"9 Api invalid alias",
 			"Docs: 1 as Docs ", "docs: 1 as docs ", "DOCS: 2 as DOCS ",
 			"dOCS@go.example: no such link",
 			"Old: old as Old ", "old: new as old ", "oLD: no such link"}
 		if anyCase {
 			want = []string{"2 Docs created", "3 docs there", "4 DOCS the alias is taken",
 				"5 DOCS@go.example created", "6 Old there", "7 Old the alias is taken",
-				"8 old created", "9 Api invalid 3",
+				"8 old created", "9 Api invalid alias",
 				"Docs: 1 as Docs ", "docs: 1 as Docs ", "DOCS: 1 as Docs ",
 				"dOCS@go.example: 3 as DOCS ",
 				"Old: old as Old ", "old: new as old ", "oLD: new as old "}

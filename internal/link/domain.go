@@ -76,7 +76,7 @@ func (d Domain) wellFormed() bool {
 // Name is what a link is kept under: its alias and, unless it is of the default domain, "@" and its
 // domain. If case does not matter, the alias of a link that was made since is in lower case.
 //
-// A link that is to be made has a name without an alias if one is to be drawn.
+// A new link whose alias is not drawn yet has a name without an alias.
 type Name string
 
 // MaxNameLength is the length of the longest name, in bytes.
@@ -145,7 +145,7 @@ func (r Rules) Has(d Domain) bool {
 	return has || d == ""
 }
 
-// DomainAdvice tells a caller which domains there are.
+// DomainAdvice lists the domains of the service, for callers.
 func (r Rules) DomainAdvice() string {
 	var names []string
 	for _, base := range r.Bases() {

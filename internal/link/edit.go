@@ -26,7 +26,7 @@ type Actor struct {
 func (a Actor) takesDown() bool { return a.Admin && !a.Own }
 
 // Edit returns the link as it is after a patch at now. Only admins may change where a shared link
-// leads and what it forwards, disable or enable it, or make it end earlier. Nobody else may
+// leads and what it forwards, disable or enable it, or make it end earlier. Only they may
 // change a link that was taken down. An admin who disables somebody else's link takes it down, and
 // an admin who enables a link ends that. An edit that changes nothing returns the link as it was.
 // Errors: *InvalidError, ErrLocked, ErrDeleted, ErrShared.

@@ -48,11 +48,12 @@ const (
 func (h History) with(c Change) History {
 	h = append(History{c}, h...)
 	h = h[:min(len(h), maxChanges)]
-	for len(h) > 1 && len(utf16.Encode([]rune(h.JSON()))) > maxHistory {
+	for len(utf16.Encode([]rune(h.JSON()))) > maxHistory {
+		if len(h) == 1 { // a value that another program wrote
+			h[0].Before = jsontext.Value("{}")
+			break
+		}
 		h = h[:len(h)-1]
-	}
-	if len(utf16.Encode([]rune(h.JSON()))) > maxHistory { // a value that another program wrote
-		h[0].Before = jsontext.Value("{}")
 	}
 	return h
 }
@@ -70,8 +71,8 @@ func (h History) JSON() string {
 	return string(toJSON(list))
 }
 
-// ParseHistory returns the history whose JSON a text is. Another program may have written the text:
-// ParseHistory leaves out what it cannot read.
+// ParseHistory reads what JSON returned. Another program may have written the text, so ParseHistory
+// leaves out what it cannot read.
 func ParseHistory(text string) (h History) {
 	if text == "" { // as of most links
 		return nil

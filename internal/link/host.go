@@ -124,7 +124,7 @@ func hostAt(authority string) (Host, bool) {
 }
 
 // browserHost returns the host that a browser connects to for an authority without a user name. The
-// error says why the browser connects to none, or that the parser cannot tell the host.
+// error says why the browser connects to none, or that the parser does not know the host.
 func browserHost(authority string) (string, error) {
 	p := parts{scheme: "http", authority: authority}
 	host, err := p.host()

@@ -12,6 +12,17 @@ const maxBefore = 1 << 53
 // firstDate is the first date that a link may have: lists sort by seconds since then.
 var firstDate = time.Unix(0, 0).UTC()
 
+// Imported is the result of importing one link. Link is the link as it is now. Created says that
+// the import made it; otherwise it was there before. If Err is set, neither is the case.
+type Imported struct {
+	Link    Link
+	Created bool
+	Err     error
+	// There is the link that a dry run found under the alias, or the zero Link if that one is
+	// damaged. Nil: it found nothing, or did not look.
+	There *Link
+}
+
 // Import returns a link as it is imported at now into a domain. The name of was is the alias, as a
 // file has it. The link keeps its alias and its dates, but nothing that only its former service
 // knew about it. It has no end unless was has one, and may already have ended. A date of creation

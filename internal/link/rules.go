@@ -23,39 +23,33 @@ const (
 	MaxTag          = 50 // characters, as code points
 )
 
-// Field is the part of a link that a rule is about.
-type Field int
+// Field is the part of a link that a rule is about, by its name in the API.
+type Field string
 
 // The fields that InvalidError names.
 const (
-	FieldLongURL Field = iota
-	FieldLifetime
-	FieldExpiresAt
-	FieldAlias
-	FieldStatusCode
-	FieldTitle
-	FieldTags
-	FieldCreatedAt
-	FieldUpdatedAt
-	FieldOwner
-	FieldClicks
-	FieldForward
-	FieldDomain
+	FieldLongURL    Field = "longUrl"
+	FieldLifetime   Field = "expiresInSeconds"
+	FieldExpiresAt  Field = "expiresAtUtc"
+	FieldAlias      Field = "alias"
+	FieldStatusCode Field = "statusCode"
+	FieldTitle      Field = "title"
+	FieldTags       Field = "tags"
+	FieldCreatedAt  Field = "createdAtUtc"
+	FieldUpdatedAt  Field = "updatedAtUtc"
+	FieldOwner      Field = "owner"
+	FieldClicks     Field = "clicks"
+	FieldForward    Field = "forward"
+	FieldDomain     Field = "domain"
 )
-
-func (f Field) String() string {
-	return [...]string{"long URL", "lifetime", "expiry", "alias", "status code", "title", "tags",
-		"creation", "update", "owner", "clicks", "forward",
-		"domain"}[f]
-}
 
 // InvalidError says that a link breaks a rule.
 type InvalidError struct {
 	Field  Field
-	Detail string // tells the caller what to do; never quotes the URL
+	Detail string // what the caller should do; never quotes the URL
 }
 
-func (e *InvalidError) Error() string { return e.Field.String() + ": " + e.Detail }
+func (e *InvalidError) Error() string { return string(e.Field) + ": " + e.Detail }
 
 // Base is the start of every short URL of a service. ParseBase returns one. The zero value is not
 // valid.

@@ -26,7 +26,7 @@ func wantInvalid(t *testing.T, err error, field link.Field) {
 	var invalid *link.InvalidError
 	if !errors.As(err, &invalid) || invalid.Field != field || !strings.HasSuffix(invalid.Detail,
 		".") ||
-		!strings.HasPrefix(err.Error(), field.String()+": ") {
+		!strings.HasPrefix(err.Error(), string(field)+": ") {
 		t.Errorf("got %v, want it to be about the %v", err, field)
 	}
 }
@@ -41,37 +41,37 @@ func TestLifetimes(t *testing.T) {
 		field link.Field
 		says  string
 	}{
-		"none asked for": {"", link.End{}, 30 * day, 0, ""},
-		"shortest":       {"", seconds(60), time.Minute, 0, ""},
+		"none asked for": {"", link.End{}, 30 * day, "", ""},
+		"shortest":       {"", seconds(60), time.Minute, "", ""},
 		"too short":      {"", seconds(59), 0, link.FieldLifetime, "from 60 to 7776000"},
 		"zero":           {"", seconds(0), 0, link.FieldLifetime, "from 60 to 7776000"},
 		"negative":       {"", seconds(-60), 0, link.FieldLifetime, "from 60 to 7776000"},
-		"longest":        {"", seconds(90 * 86400), 90 * day, 0, ""},
+		"longest":        {"", seconds(90 * 86400), 90 * day, "", ""},
 		"too long":       {"", seconds(90*86400 + 1), 0, link.FieldLifetime, "from 60 to 7776000"},
 		"overflow":       {"", seconds(1 << 62), 0, link.FieldLifetime, "from 60 to 7776000"},
 
-		"earliest end": {"", at(second.Add(time.Minute)), time.Minute, 0, ""},
+		"earliest end": {"", at(second.Add(time.Minute)), time.Minute, "", ""},
 		"end in a part of second": {"", at(second.Add(time.Minute + 999*time.Millisecond)),
-			time.Minute, 0, ""},
+			time.Minute, "", ""},
 		"end in another time zone": {"", at(second.Add(time.Hour).In(time.FixedZone("", -12*3600))),
-			time.Hour, 0, ""},
+			time.Hour, "", ""},
 		"end too early": {"", at(second.Add(time.Minute - 1)), 0, link.FieldExpiresAt,
 			"at least 60 seconds"},
 		"end in the past": {"", at(time.Time{}), 0, link.FieldExpiresAt,
 			"at least 60 seconds"},
-		"latest end": {"", at(second.Add(90 * day)), 90 * day, 0, ""},
+		"latest end": {"", at(second.Add(90 * day)), 90 * day, "", ""},
 		"end too late": {"", at(second.Add(90*day + time.Second)), 0,
 			link.FieldExpiresAt, "at most 7776000 seconds"},
 
-		"an owner's, none asked for": {"o", link.End{}, never, 0, ""},
+		"an owner's, none asked for": {"o", link.End{}, never, "", ""},
 		"an owner's, longest": {"o", seconds(3_153_600_000), 3_153_600_000 * time.Second,
-			0, ""},
+			"", ""},
 		"an owner's, too long": {"o", seconds(3_153_600_001), 0, link.FieldLifetime,
 			"from 60 to 3153600000"},
 		"an owner's, too short": {"o", seconds(59), 0, link.FieldLifetime,
 			"from 60 to 3153600000"},
 		"an owner's, latest end": {"o", at(second.Add(3_153_600_000*time.Second + 1)),
-			3_153_600_000 * time.Second, 0, ""},
+			3_153_600_000 * time.Second, "", ""},
 		"an owner's, end too late": {"o", at(second.Add(3_153_600_001 * time.Second)), 0,
 			link.FieldExpiresAt, "at most 3153600000 seconds"},
 		"an owner's, end too early": {"o", at(second.Add(59 * time.Second)), 0,
@@ -130,29 +130,29 @@ func TestNew(t *testing.T) {
 		field link.Field
 		ok    bool
 	}{
-		"longest alias": {link.Wish{Alias: ptr(strings.Repeat("x", 100))}, 0, true},
+		"longest alias": {link.Wish{Alias: ptr(strings.Repeat("x", 100))}, "", true},
 		"alias too long": {link.Wish{Alias: ptr(strings.Repeat("x", 101))}, link.FieldAlias,
 			false},
 		"empty alias":            {link.Wish{Alias: ptr("")}, link.FieldAlias, false},
 		"alias of a path":        {link.Wish{Alias: ptr("a/b")}, link.FieldAlias, false},
 		"reserved alias":         {link.Wish{Alias: ptr("API")}, link.FieldAlias, false},
-		"permanent":              {link.Wish{StatusCode: ptr(int64(301))}, 0, true},
-		"temporary, same method": {link.Wish{StatusCode: ptr(int64(307))}, 0, true},
+		"permanent":              {link.Wish{StatusCode: ptr(int64(301))}, "", true},
+		"temporary, same method": {link.Wish{StatusCode: ptr(int64(307))}, "", true},
 		"other redirect": {link.Wish{StatusCode: ptr(int64(303))}, link.FieldStatusCode,
 			false},
 		"zero status code": {link.Wish{StatusCode: ptr(int64(0))}, link.FieldStatusCode,
 			false},
 		"status code in 64 bits": {link.Wish{StatusCode: ptr(int64(302 + 1<<32))},
 			link.FieldStatusCode, false},
-		"longest title": {link.Wish{Title: strings.Repeat("東", 200)}, 0, true},
+		"longest title": {link.Wish{Title: strings.Repeat("東", 200)}, "", true},
 		"title too long": {link.Wish{Title: strings.Repeat("x", 201)}, link.FieldTitle,
 			false},
 		"title of two lines":      {link.Wish{Title: "a\nb"}, link.FieldTitle, false},
 		"title with a C1 control": {link.Wish{Title: "a\u0085"}, link.FieldTitle, false},
 		"title not UTF-8":         {link.Wish{Title: "\xff"}, link.FieldTitle, false},
-		"as many tags as can be":  {link.Wish{Tags: many[:20]}, 0, true},
+		"as many tags as can be":  {link.Wish{Tags: many[:20]}, "", true},
 		"too many tags":           {link.Wish{Tags: many}, link.FieldTags, false},
-		"longest tag":             {link.Wish{Tags: []string{strings.Repeat("é", 50)}}, 0, true},
+		"longest tag":             {link.Wish{Tags: []string{strings.Repeat("é", 50)}}, "", true},
 		"tag too long": {link.Wish{Tags: []string{"a", strings.Repeat("x", 51)}},
 			link.FieldTags, false},
 		"empty tag":      {link.Wish{Tags: []string{""}}, link.FieldTags, false},

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"io/fs"
 	"net/url"
 	"path"
 	"regexp"
@@ -41,11 +42,7 @@ var files embed.FS
 
 // assetNames are the files that pages load. Those in HTML are parts of /manage for views that are not
 // the first one.
-var assetNames = []string{"style.css", "manage.css", "common.js", "home.js", "oidc.js",
-	"session.js", "patch.js", "parts.js", "list.js", "stats.js", "link.js", "history.js",
-	"seldom.js", "manage.js", "rows.js", "qr.js", "select.js", "claims.js", "drag.js",
-	"transfer.js", "utm.js", "many.js", "icon-192.png", "icon-512.png", "link.css",
-	"transfer.html", "link.html", "qr.html", "seldom.html", "select.html", "claims.html"}
+var assetNames, _ = fs.Glob(files, "*")
 
 // Asset is a file that pages load.
 type Asset struct {
@@ -101,10 +98,10 @@ func mustRead(name string) string {
 	return string(data)
 }
 
-// Find returns the asset that is at /manage/name, and whether there is one (ok). The name has a
+// AssetAt returns the asset that is at /manage/name, and whether there is one (ok). The name has a
 // hash of the content, so the asset can be cached for ever if current is true. If current is false,
 // the name is from another build, whose pages ask this build for assets during a deployment.
-func Find(name string) (a Asset, current, ok bool) {
+func AssetAt(name string) (a Asset, current, ok bool) {
 	parts := strings.Split(name, ".")
 	if len(parts) != 3 || !slices.Contains(assetNames, parts[0]+"."+parts[2]) {
 		return Asset{}, false, false
@@ -116,12 +113,12 @@ func Find(name string) (a Asset, current, ok bool) {
 	return Asset{assetTypes["."+parts[2]], body}, parts[1] == version, true
 }
 
-// Root returns the relative reference that leads from a page at an escaped path, such as "/a/b", to
-// the service's root. All references in pages begin with it, because a proxy in front may put a
-// path of its own before all paths of the service. For a path that is deeper than any page, the
-// reference is absolute and leads to the proxy's root. A page repeats the reference, and a path may
-// have thousands of slashes, so a relative one could be too long.
-func Root(escapedPath string) string {
+// rootFrom returns the relative reference that leads from a page at an escaped path, such as
+// "/a/b", to the service's root. All references in pages begin with it, because a proxy in front
+// may put a path of its own before all paths of the service. For a path that is deeper than any
+// page, the reference is absolute and leads to the proxy's root. A page repeats the reference, and
+// a path may have thousands of slashes, so a relative one could be too long.
+func rootFrom(escapedPath string) string {
 	switch depth := strings.Count(escapedPath, "/") - 1; {
 	case depth > maxDepth:
 		return "/"
@@ -399,7 +396,7 @@ func words(d time.Duration) string {
 // They may sign in with the OpenID Connect provider of this issuer, as its client clientID, and ask
 // for these scopes. All three are "" if there is no provider.
 func (s Site) Manage(escapedPath, issuer, clientID, scopes string) []byte {
-	root := Root(escapedPath)
+	root := rootFrom(escapedPath)
 	head := noIndex + manifest(root) + fill(`<link rel="stylesheet" href="{{.Root}}manage/{{.Name}}">`+"\n", "Root",
 		root, "Name", hashed("manage.css")) +
 		scripts(root, "common.js", "session.js", "parts.js", "list.js", "manage.js")
@@ -411,7 +408,7 @@ func (s Site) Manage(escapedPath, issuer, clientID, scopes string) []byte {
 
 // Preview returns the page that shows where a link leads, for a request of this escaped path.
 func (s Site) Preview(escapedPath string, l Link) []byte {
-	root := Root(escapedPath)
+	root := rootFrom(escapedPath)
 	before, host, after := split(l.LongURL)
 	expires := "never"
 	if !l.Expires.IsZero() {
@@ -449,7 +446,7 @@ type Offer struct {
 
 // Problem returns the page that shows an error, for a request of this escaped path.
 func (s Site) Problem(escapedPath string, status int, title, detail string, offer Offer) []byte {
-	root := Root(escapedPath)
+	root := rootFrom(escapedPath)
 	start, query := root, url.Values{"alias": {offer.Alias}}
 	if offer.Domain != "" {
 		start = offer.Main + "/"

@@ -145,13 +145,13 @@ func TestFilesArePlain(t *testing.T) {
 			regexp.MustCompile(`<(?:script|style|link|base|meta)|javascript:`).MatchString(text)) {
 			t.Errorf("%s has more than elements that do nothing by themselves", name)
 		}
-		a, current, ok := Find(hashed(name))
+		a, current, ok := AssetAt(hashed(name))
 		if !ok || !current || a.Type == "" || len(a.Body) < len(text) {
 			t.Errorf("%s is not at its name with a hash", name)
 		}
 		for _, m := range regexp.MustCompile(`(?:from |\()"\./([^"]+)"`).FindAllStringSubmatch(a.Body,
 			-1) {
-			if _, current, _ := Find(m[1]); !current {
+			if _, current, _ := AssetAt(m[1]); !current {
 				t.Errorf("%s loads %s, which is not there", name, m[1])
 			}
 		}
@@ -173,7 +173,7 @@ func TestFind(t *testing.T) {
 		"":                   {},
 		"a.b.c.d":            {},
 	} {
-		if _, current, ok := Find(name); current != want[0] || ok != want[1] {
+		if _, current, ok := AssetAt(name); current != want[0] || ok != want[1] {
 			t.Errorf("%q: current %t, found %t", name, current, ok)
 		}
 	}
@@ -195,7 +195,7 @@ func TestFirstLoadIsSmall(t *testing.T) {
 		size, requests := len(page), 1
 		for _, m := range regexp.MustCompile(`manage/([\w.]+\.(?:css|js))"`).FindAllStringSubmatch(
 			page, -1) {
-			a, current, ok := Find(m[1])
+			a, current, ok := AssetAt(m[1])
 			if !ok || !current {
 				t.Errorf("%s: %s is not there", name, m[1])
 			}
@@ -234,7 +234,7 @@ func TestRoot(t *testing.T) {
 	for path, want := range map[string]string{"/": "./", "/abc+": "./", "/a/b": "../",
 		"/a/b/": "../../", "/a%2Fb": "./", "*": "./", "": "./",
 		strings.Repeat("/", 17): strings.Repeat("../", 16), strings.Repeat("/", 18): "/"} {
-		if got := Root(path); got != want {
+		if got := rootFrom(path); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
 		}
 	}
@@ -359,7 +359,7 @@ func TestProblemOffersTheLink(t *testing.T) {
 	} {
 		page := string(site.Problem(path, 404, "No such link", "Check it.", test.offer))
 		if !strings.Contains(page, test.want) ||
-			!strings.Contains(page, `href="`+Root(path)+`">Shorten a URL`) {
+			!strings.Contains(page, `href="`+rootFrom(path)+`">Shorten a URL`) {
 			t.Errorf("%s: it lacks %s:\n%s", path, test.want, page)
 		}
 	}
@@ -425,7 +425,7 @@ func TestManifest(t *testing.T) {
 			t.Errorf("%s, %v", own.Manifest(), err)
 		}
 		for _, icon := range m.Icons {
-			a, current, ok := Find(icon.Src)
+			a, current, ok := AssetAt(icon.Src)
 			config, err := png.DecodeConfig(strings.NewReader(a.Body))
 			if !ok || !current || a.Type != "image/png" || err != nil ||
 				fmt.Sprintf("%dx%[1]d", config.Width) != icon.Sizes {

@@ -19,8 +19,8 @@ const (
 	readsAtOnce     = 25
 )
 
-// clicksOf handles GET /api/stats/clicks: the totals of some links.
-func (s *service) clicksOf(c *call) (any, error) {
+// linkTotals handles GET /api/stats/clicks: the totals of some links.
+func (s *service) linkTotals(c *call) (any, error) {
 	query := parametersOf(c.r)
 	text := query.text("alias")
 	named := strings.Split(text, ",")
@@ -39,20 +39,20 @@ func (s *service) clicksOf(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	type counted struct {
+	type item struct {
 		Alias  link.Alias  `json:"alias"`
 		Domain link.Domain `json:"domain"`
 		*clicksView
 	}
-	items := make([]counted, len(links))
+	items := make([]item, len(links))
 	for i, l := range links {
-		items[i] = counted{l.Alias(), s.Rules.DomainName(l.Name.Domain()), viewTotal(totals[i])}
+		items[i] = item{l.Alias(), s.Rules.DomainName(l.Name.Domain()), viewTotal(totals[i])}
 	}
-	return list[counted]{items}, nil
+	return list[item]{items}, nil
 }
 
-// readAll returns the links that have these aliases, each link once, in the order of the aliases.
-// It leaves out what is unknown, damaged or not the caller's.
+// readAll returns the links with these aliases, each once, in the order of the aliases. It leaves
+// out links that are unknown, damaged or not the caller's.
 func (s *service) readAll(
 	ctx context.Context, who access.Caller, named []string,
 ) ([]link.Link, error) {

@@ -45,7 +45,7 @@ var dayProperties = []string{"RowKey", "CountedFrom", "Days"}
 // monthCounts are the counts of one link in a month. days has a place for each day of a month,
 // nil for a day without clicks.
 type monthCounts struct {
-	of   counted
+	of   subject
 	days [32]*clicks.Count
 }
 
@@ -103,7 +103,7 @@ func keepNames(c *clicks.Count, most int) {
 func decodeMonth(data []byte) (m monthCounts, err error) {
 	var e monthEntity
 	err = json.Unmarshal(data, &e)
-	m.of = counted{e.RowKey, e.CountedFrom}
+	m.of = subject{e.RowKey, e.CountedFrom}
 	for i := 1; err == nil && e.More[fmt.Sprint("Counts", i)] != nil; i++ {
 		var part []byte
 		err = json.Unmarshal(e.More[fmt.Sprint("Counts", i)], &part)
@@ -136,16 +136,23 @@ func packDays(days *[32]*clicks.Count) (packed []byte) {
 	return packed
 }
 
-// unpackDays calls each with the days of a row that has dayProperties.
-func unpackDays(packed []byte, each func(dayClicks)) error {
-	u := unpacking{rest: packed}
-	for len(u.rest) > 0 && u.err == nil {
-		d := dayClicks{int(u.number()), u.count(), u.count()}
-		if u.err == nil {
-			each(d)
-		}
+// decodeDays reads a row that has dayProperties. A corrupt row has no days.
+func decodeDays(row []byte) (of subject, days []dayClicks) {
+	var e struct {
+		RowKey, CountedFrom string
+		Days                []byte
 	}
-	return u.err
+	if json.Unmarshal(row, &e) != nil {
+		return subject{}, nil
+	}
+	u := unpacking{rest: e.Days}
+	for len(u.rest) > 0 && u.err == nil {
+		days = append(days, dayClicks{int(u.number()), u.count(), u.count()})
+	}
+	if u.err != nil {
+		days = nil
+	}
+	return subject{e.RowKey, e.CountedFrom}, days
 }
 
 // The possible first bytes of packed counts.

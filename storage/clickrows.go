@@ -18,16 +18,16 @@ import (
 // the rest.
 const maxClickRow = 64 << 10
 
-// counted says whose clicks a row counts: those of a link, of all links of an owner, or of all
+// subject says whose clicks a row counts: those of a link, of all links of an owner, or of all
 // links together. It is comparable.
-type counted struct {
+type subject struct {
 	name string // an alias, clicks.OwnerName of an owner, or clicks.All
 	// from is the CountedFrom of the link, as "20060102": an earlier link that had the alias has
 	// another one. It is "" for a link that has none, for owners and for all links together.
 	from string
 }
 
-func countedLink(l link.Link) counted { return counted{string(l.Name), dayCounted(l)} }
+func subjectOf(l link.Link) subject { return subject{string(l.Name), dayCounted(l)} }
 
 // dayCounted returns the first day whose clicks are a link's own, "" for all.
 func dayCounted(l link.Link) string {
@@ -37,9 +37,9 @@ func dayCounted(l link.Link) string {
 	return clicks.DayOf(l.CountedFrom).String()
 }
 
-// several reports whether the clicks of several links are counted together, which have no end.
-func (c counted) several() bool {
-	return c.name == clicks.All || len(c.name) == ownerNameLength && c.name[0] == '@'
+// several reports whether it is an owner or all links, whose counts have no end.
+func (s subject) several() bool {
+	return s.name == clicks.All || len(s.name) == ownerNameLength && s.name[0] == '@'
 }
 
 const ownerNameLength = 1 + 32
@@ -140,7 +140,7 @@ func decodeTotals(data []byte) (t totalsEntity, err error) {
 }
 
 // add adds a day. The totals then name its month.
-func (t *totalsEntity) add(of counted, day clicks.Day, total clicks.Total) {
+func (t *totalsEntity) add(of subject, day clicks.Day, total clicks.Total) {
 	if t.CountedFrom != of.from { // of an earlier link
 		*t = totalsEntity{}
 	}
@@ -200,17 +200,17 @@ func encodeCount(partition, key, from string, c *clicks.Count) []byte {
 }
 
 // decodeCount reads a row of a day. Error: link.ErrDamaged.
-func decodeCount(data []byte) (of counted, c clicks.Count, err error) {
+func decodeCount(data []byte) (of subject, c clicks.Count, err error) {
 	var e countEntity
-	damaged := func(err error) (counted, clicks.Count, error) {
-		return counted{}, clicks.Count{}, fmt.Errorf("the count %s %s: %w: %w", e.PartitionKey,
+	damaged := func(err error) (subject, clicks.Count, error) {
+		return subject{}, clicks.Count{}, fmt.Errorf("the count %s %s: %w: %w", e.PartitionKey,
 			e.RowKey, link.ErrDamaged, err)
 	}
 	if err := json.Unmarshal(data, &e); err != nil {
 		return damaged(err)
 	}
 	_, name, _ := countName(e.RowKey)
-	of, c.Total = counted{name, e.CountedFrom}, e.total()
+	of, c.Total = subject{name, e.CountedFrom}, e.total()
 	if err := e.sound(); err != nil {
 		return damaged(err)
 	}

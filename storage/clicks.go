@@ -66,15 +66,17 @@ type Clicks struct {
 	get     func(context.Context, link.Name) (linkRow, error)
 	process string // random, new with each start
 
-	counter  *clicks.Counter // nil: nothing is counted
+	counter  *clicks.Counter // nil: nothing is subject
 	flushing turn
 	busy     time.Time // when the last flush began that had something to save
 	saved    time.Time // when the last flush began that saved all, or that found nothing to save
 	warned   bool      // once per outage
 
 	sum      kept[clicks.Total] // of all links
-	tops     tops
-	keysGone atomic.Int32 // the keys of days before this one are deleted
+	passing  turn
+	passes   kept[*pass]
+	owned    kept[[]candidate] // links of owners, by pass
+	keysGone atomic.Int32      // the keys of days before this one are deleted
 }
 
 func newClicks(s *Links, totals *store) (*Clicks, error) {
@@ -85,7 +87,10 @@ func newClicks(s *Links, totals *store) (*Clicks, error) {
 	c := &Clicks{config: s.config, tables: newClickTables(s.config), totals: totals,
 		state: s.state, links: s.links, owners: s.owners, get: s.get,
 		process: process, flushing: newTurn(), saved: s.config.Now(),
-		tops: tops{passing: newTurn()}}
+		passing: newTurn(),
+		// a pass may wait for those of the two other windows
+		passes: kept[*pass]{limit: 3 * passTime,
+			until: func(p *pass) time.Time { return p.until }}}
 	if c.config.Clicks.Mode != clicks.ModeOff {
 		c.counter = clicks.NewCounter()
 	}
@@ -116,7 +121,7 @@ func (c *Clicks) Created(links int) {
 }
 
 // FlushRegularly writes what was counted every so often, until ctx ends. It makes no call while
-// nothing is counted.
+// nothing is subject.
 func (c *Clicks) FlushRegularly(ctx context.Context) {
 	if c.counter == nil {
 		return
@@ -306,7 +311,7 @@ func (c *Clicks) moveLate(ctx context.Context, pending []*clicks.Pending, now ti
 			case errors.Is(err, table.ErrGone): // in a table that is there
 			case errors.Is(err, table.ErrNoTable), errors.Is(err, link.ErrDamaged):
 				lost := p.Drop()
-				if !(counted{name: p.Name}).several() { // the sums lose the same clicks
+				if !(subject{name: p.Name}).several() { // the sums lose the same clicks
 					c.config.Metrics.ClicksDropped.Add(lost)
 				}
 				continue

@@ -296,7 +296,7 @@ type rollUpGroup struct {
 type dayCount struct {
 	name string
 	// of has the counts of the link, and of links that had the name before, by CountedFrom.
-	of map[counted]*clicks.Count
+	of map[subject]*clicks.Count
 
 	totals     totalsEntity // the zero value if there are none
 	totalsETag table.ETag
@@ -305,16 +305,16 @@ type dayCount struct {
 
 	totalsDamaged, monthDamaged error
 
-	chosen            counted // whose count is added; the zero value if none is
+	chosen            subject // whose count is added; the zero value if none is
 	toTotals, toMonth bool    // that lack it
 	lookAgain         bool    // at the link when all is written
 }
 
 // add adds a row. Rows come in the order of their names.
-func (g *rollUpGroup) add(of counted, count *clicks.Count) {
+func (g *rollUpGroup) add(of subject, count *clicks.Count) {
 	if n := len(g.names); n == 0 || g.names[n-1].name != of.name {
 		g.rest()
-		g.names = append(g.names, &dayCount{name: of.name, of: map[counted]*clicks.Count{}})
+		g.names = append(g.names, &dayCount{name: of.name, of: map[subject]*clicks.Count{}})
 	}
 	d := g.names[len(g.names)-1]
 	if sum := d.of[of]; sum != nil {
@@ -451,7 +451,7 @@ func (g *rollUpGroup) choose(ctx context.Context, d *dayCount) error {
 			g.r.leaveOut(g.of, d.name, damaged)
 		}
 	}
-	own := counted{d.name, d.totals.CountedFrom}
+	own := subject{d.name, d.totals.CountedFrom}
 	known := d.totalsETag != "" && d.of[own] != nil
 	if !own.several() && (!known || len(d.of) > 1) {
 		is, err := g.r.c.linkOf(ctx, d.name)
@@ -490,22 +490,22 @@ func (g *rollUpGroup) choose(ctx context.Context, d *dayCount) error {
 }
 
 // damagedLink is what linkOf returns for a link that cannot be read.
-var damagedLink = counted{"", "damaged"}
+var damagedLink = subject{"", "damaged"}
 
 // linkOf returns the link that has a name, the zero value if there is none.
-func (c *Clicks) linkOf(ctx context.Context, name string) (counted, error) {
+func (c *Clicks) linkOf(ctx context.Context, name string) (subject, error) {
 	a, ok := link.ParseName(name)
 	if !ok {
-		return counted{}, nil // another program's row
+		return subject{}, nil // another program's row
 	}
 	l, err := c.links.get(ctx, a)
 	switch {
 	case errors.Is(err, link.ErrDamaged):
 		return damagedLink, nil
 	case errors.Is(err, link.ErrNotFound), err == nil && l.GoneReason != link.StateLive:
-		return counted{}, nil
+		return subject{}, nil
 	}
-	return countedLink(l.Link), err
+	return subjectOf(l.Link), err
 }
 
 // replace writes rows if they are as they were read, as many in one call as it takes. row returns
@@ -559,7 +559,7 @@ func (g *rollUpGroup) look(ctx context.Context, d *dayCount) error {
 
 // takeAway deletes what is rolled up of a link that is gone: the row of a month, those that its
 // totals name, and then the totals.
-func (c *Clicks) takeAway(ctx context.Context, of counted, month string) error {
+func (c *Clicks) takeAway(ctx context.Context, of subject, month string) error {
 	if err := c.dropMonth(ctx, of, month); err != nil {
 		return err
 	}
@@ -577,7 +577,7 @@ func (c *Clicks) takeAway(ctx context.Context, of counted, month string) error {
 func (c *Clicks) dropTotals(ctx context.Context, t totalsEntity, etag table.ETag) error {
 	for month := range strings.FieldsSeq(t.Months) {
 		if _, ok := lastDayOf(month); ok {
-			if err := c.dropMonth(ctx, counted{t.RowKey, t.CountedFrom}, month); err != nil {
+			if err := c.dropMonth(ctx, subject{t.RowKey, t.CountedFrom}, month); err != nil {
 				return err
 			}
 		}
@@ -586,7 +586,7 @@ func (c *Clicks) dropTotals(ctx context.Context, t totalsEntity, etag table.ETag
 }
 
 // dropMonth deletes the row of a month, unless it is of another link.
-func (c *Clicks) dropMonth(ctx context.Context, of counted, month string) error {
+func (c *Clicks) dropMonth(ctx context.Context, of subject, month string) error {
 	row, etag, err := c.tables.readMonth(ctx, month, of.name, "RowKey", "CountedFrom")
 	if row == nil {
 		return err
@@ -614,8 +614,8 @@ func (c *Clicks) dropCounts(ctx context.Context, a link.Name) error {
 	// After the totals: those of a link that was made since are inserted later, and have another
 	// ETag.
 	is, err := c.linkOf(ctx, string(a))
-	if err != nil || is == (counted{string(a), t.CountedFrom}) || is == damagedLink ||
-		damaged != nil && is != (counted{}) {
+	if err != nil || is == (subject{string(a), t.CountedFrom}) || is == damagedLink ||
+		damaged != nil && is != (subject{}) {
 		return err
 	}
 	t.PartitionKey, t.RowKey = clickHash(string(a)), string(a) // also of a damaged row

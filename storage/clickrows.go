@@ -27,14 +27,14 @@ type subject struct {
 	from string
 }
 
-func subjectOf(l link.Link) subject { return subject{string(l.Name), dayCounted(l)} }
+func subjectOf(l link.Link) subject { return subject{string(l.Name), fromDay(l.CountedFrom)} }
 
-// dayCounted returns the first day whose clicks are a link's own, "" for all.
-func dayCounted(l link.Link) string {
-	if l.CountedFrom.IsZero() {
+// fromDay returns the CountedFrom of a link as rows have it.
+func fromDay(countedFrom time.Time) string {
+	if countedFrom.IsZero() {
 		return ""
 	}
-	return clicks.DayOf(l.CountedFrom).String()
+	return clicks.DayOf(countedFrom).String()
 }
 
 // several reports whether it is an owner or all links, whose counts have no end.
@@ -175,13 +175,7 @@ func (e *countEntity) dimensions() [clicks.Dimensions]*string {
 
 func encodeCount(partition, key, from string, c *clicks.Count) []byte {
 	e := countEntity{totalEntity: newTotalEntity(partition, key, from, c.Total)}
-	var hours [][3]uint32
-	for hour, h := range c.Hours {
-		if h != (clicks.Hour{}) {
-			hours = append(hours, [3]uint32{uint32(hour), h.Clicks, h.Bots})
-		}
-	}
-	if hours != nil {
+	if hours := clickedHours(c); hours != nil {
 		e.Hours = string(encode(hours))
 	}
 	for d, text := range e.dimensions() {
@@ -199,33 +193,40 @@ func encodeCount(partition, key, from string, c *clicks.Count) []byte {
 	return encode(e)
 }
 
+// clickedHours returns the hour, clicks and bots of each hour that has any.
+func clickedHours(c *clicks.Count) (hours [][3]uint32) {
+	for hour, h := range c.Hours {
+		if h != (clicks.Hour{}) {
+			hours = append(hours, [3]uint32{uint32(hour), h.Clicks, h.Bots})
+		}
+	}
+	return hours
+}
+
 // decodeCount reads a row of a day. Error: link.ErrDamaged.
 func decodeCount(data []byte) (of subject, c clicks.Count, err error) {
 	var e countEntity
-	damaged := func(err error) (subject, clicks.Count, error) {
+	if err = json.Unmarshal(data, &e); err == nil {
+		err = e.sound()
+	}
+	if err == nil {
+		c.Hours, err = decodeHours(e.Hours)
+	}
+	for d, text := range e.dimensions() {
+		if err == nil {
+			c.Names[d], err = decodeNames(*text)
+		}
+	}
+	if err == nil {
+		c.Visitors, err = clicks.DecodeVisitors(e.Visitors)
+	}
+	if err != nil {
 		return subject{}, clicks.Count{}, fmt.Errorf("the count %s %s: %w: %w", e.PartitionKey,
 			e.RowKey, link.ErrDamaged, err)
 	}
-	if err := json.Unmarshal(data, &e); err != nil {
-		return damaged(err)
-	}
+	c.Total = e.total()
 	_, name, _ := countName(e.RowKey)
-	of, c.Total = subject{name, e.CountedFrom}, e.total()
-	if err := e.sound(); err != nil {
-		return damaged(err)
-	}
-	if c.Hours, err = decodeHours(e.Hours); err != nil {
-		return damaged(err)
-	}
-	for d, text := range e.dimensions() {
-		if c.Names[d], err = decodeNames(*text); err != nil {
-			return damaged(err)
-		}
-	}
-	if c.Visitors, err = clicks.DecodeVisitors(e.Visitors); err != nil {
-		return damaged(err)
-	}
-	return of, c, nil
+	return subject{name, e.CountedFrom}, c, nil
 }
 
 func decodeHours(text string) (hours [24]clicks.Hour, err error) {
@@ -242,8 +243,8 @@ func decodeHours(text string) (hours [24]clicks.Hour, err error) {
 	return hours, err
 }
 
-// decodeNames reads the names of a dimension. Whatever else has written the row, all of them are
-// fit to be shown: what no Click can have is Other.
+// decodeNames reads the names of a dimension. All of them can be shown, even if another program has
+// written the row: what no Click can have is Other.
 func decodeNames(text string) (names []clicks.Named, err error) {
 	if text == "" {
 		return nil, nil

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"tiney/internal/clicks"
 	"tiney/storage/table"
 )
@@ -68,7 +66,7 @@ func (t *clickTables) names(ctx context.Context) (days []clicks.Day, months []st
 		suffix := name[len(prefix):]
 		if day, ok := clicks.ParseDay(suffix); ok {
 			days = append(days, day)
-		} else if _, ok := lastDayOf(suffix); ok {
+		} else if _, ok := clicks.ParseDay(suffix + "01"); ok {
 			months = append(months, suffix)
 		}
 	}
@@ -149,31 +147,25 @@ func (c *Clicks) newDayReader(from, to, open clicks.Day, atOnce int) *dayReader 
 func (r *dayReader) read(ctx context.Context,
 	day func(context.Context, clicks.Day) (there bool, err error),
 	month func(ctx context.Context, month string) error) error {
-	all, going := errgroup.WithContext(ctx)
-	all.SetLimit(r.atOnce)
-	for i := range r.there {
+	if err := concurrently(ctx, len(r.there), r.atOnce, func(ctx context.Context,
+		i int) (err error) {
 		if d := r.first + clicks.Day(i); d >= r.open {
-			all.Go(func() error {
-				return table.Safely(func() (err error) {
-					r.there[i], err = day(going, d)
-					return err
-				})
-			})
+			r.there[i], err = day(ctx, d)
 		}
-	}
-	if err := all.Wait(); err != nil {
+		return err
+	}); err != nil {
 		return err
 	}
-	all, going = errgroup.WithContext(ctx)
-	all.SetLimit(r.atOnce)
-	last := ""
+	var months []string
 	for i, there := range r.there {
-		if m := monthOf(r.first + clicks.Day(i)); !there && m != last {
-			last = m
-			all.Go(func() error { return table.Safely(func() error { return month(going, m) }) })
+		if !there {
+			months = append(months, monthOf(r.first+clicks.Day(i)))
 		}
 	}
-	return all.Wait()
+	months = slices.Compact(months)
+	return concurrently(ctx, len(months), r.atOnce, func(ctx context.Context, i int) error {
+		return month(ctx, months[i])
+	})
 }
 
 // missing returns a day of a month. ok: it is in the range, and had no table.

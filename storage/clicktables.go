@@ -147,11 +147,11 @@ func (c *Clicks) newDayReader(from, to, open clicks.Day, atOnce int) *dayReader 
 func (r *dayReader) read(ctx context.Context,
 	day func(context.Context, clicks.Day) (there bool, err error),
 	month func(ctx context.Context, month string) error) error {
-	if err := concurrently(ctx, len(r.there), r.atOnce, func(ctx context.Context,
-		i int) (err error) {
-		if d := r.first + clicks.Day(i); d >= r.open {
-			r.there[i], err = day(ctx, d)
-		}
+	begin := max(r.open, r.first)
+	n := int(r.first-begin) + len(r.there)
+	if err := concurrently(ctx, n, r.atOnce, func(ctx context.Context, i int) (err error) {
+		d := begin + clicks.Day(i)
+		r.there[d-r.first], err = day(ctx, d)
 		return err
 	}); err != nil {
 		return err

@@ -55,7 +55,8 @@ func monthOf(day clicks.Day) string { return day.String()[:6] }
 // isOver reports whether all days of a month are before a day.
 func isOver(month string, before clicks.Day) bool { return month < monthOf(before) }
 
-// encode returns the row. If it would be too large, it has only the most frequent names of each day.
+// encode returns the row. If it would be too large, it has only the most frequent names of each
+// day.
 func (m *monthCounts) encode() []byte {
 	packed := packCounts(&m.days)
 	for most := maxMonthNames / 2; len(packed) > maxMonthBytes; most /= 2 {

@@ -314,8 +314,8 @@ const (
 	keyRow    = "key"
 )
 
-// makeKeys gives the counter the key of today, that of tomorrow from keyAhead before it on, and that
-// of yesterday if visitors still wait for it.
+// makeKeys gives the counter the key of today, that of tomorrow from keyAhead before it on, and
+// that of yesterday if visitors still wait for it.
 func (c *Clicks) makeKeys(ctx context.Context, now time.Time) error {
 	if c.config.Clicks.Mode != clicks.ModeFull {
 		return nil

@@ -12,13 +12,13 @@ import (
 	"tiney/storage/table"
 )
 
-// clickTables are the tables of clicks: one for each day, which has a row for each process and link,
-// and one for each month, which has a row for each link. A day's table is dropped when all that is
-// in it is in the tables of months and of totals. From then on only those have the day. So readers
-// read days before months and totals.
+// clickTables are the tables of clicks: one for each day, which has a row for each process and
+// link, and one for each month, which has a row for each link. A day's table is dropped when all
+// that is in it is in the tables of months and of totals. From then on only those have the day. So
+// readers read days before months and totals.
 //
-// A flush makes the tables of days, and the roll-up those of months. Reading a missing table returns
-// no rows.
+// A flush makes the tables of days, and the roll-up those of months. Reading a missing table
+// returns no rows.
 type clickTables struct {
 	config *Config
 	base   Table // named as the setting; it never exists

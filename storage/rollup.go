@@ -29,9 +29,9 @@ const (
 )
 
 // RollUp adds the counts of days that are over for long enough to the totals and the months of the
-// links, of their owners and of clicks.All. It begins with the oldest day, and drops the day's table
-// when everything is added. It also drops the tables of months that are not kept any more, and
-// before all else deletes the keys of the days.
+// links, of their owners and of clicks.All. It begins with the oldest day, and drops the day's
+// table when everything is added. It also drops the tables of months that are not kept any more,
+// and before all else deletes the keys of the days.
 //
 // A day counts once, whatever crashes and however many processes roll up at once: the totals name
 // the last day that they have, a month names its days, and both are written only if they are
@@ -115,7 +115,8 @@ func (r *rollingUp) run(ctx context.Context) error {
 	return nil
 }
 
-// rollUpProgress is the row of ShortUrlsState on the wire that says how far the roll-up of a day is.
+// rollUpProgress is the row of ShortUrlsState on the wire that says how far the roll-up of a day
+// is.
 type rollUpProgress struct {
 	PartitionKey, RowKey string
 	Day                  string // "20060102"

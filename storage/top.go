@@ -31,10 +31,10 @@ const (
 	maxOwned = 50_000
 )
 
-// Top returns up to limit (at least 1) links with the most clicks of people in a window, most first,
-// and their clicks, as of asOf. Links that were deleted since are left out. It searches the newest
-// 50,000 links of the owner, or the links of all owners if owner is "". If domain is not nil, it
-// returns only links of that domain, out of the 1,000 most clicked ones.
+// Top returns up to limit (at least 1) links with the most clicks of people in a window, most
+// first, and their clicks, as of asOf. Links that were deleted since are left out. It searches the
+// newest 50,000 links of the owner, or the links of all owners if owner is "". If domain is not
+// nil, it returns only links of that domain, out of the 1,000 most clicked ones.
 //
 // One pass over all links that were clicked in the window serves all owners. It runs in the
 // background, and its result is kept for a minute, or for ten times as long as it took. Top waits
@@ -187,7 +187,8 @@ func (c *Clicks) pass(ctx context.Context, window clicks.Window) (p *pass, err e
 }
 
 // readClicked reads all links that were clicked in a window, one partition after the other and one
-// page at a time: there may be thousands of pages, and requests are to lose little of the processor.
+// page at a time: there may be thousands of pages, and requests are to lose little of the
+// processor.
 func (c *Clicks) readClicked(ctx context.Context, window clicks.Window, now time.Time) (*pass,
 	error) {
 	p := &pass{asOf: now}

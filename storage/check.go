@@ -662,7 +662,7 @@ func (c *checking) recheckOwner(ctx context.Context, r listedRow) error {
 
 // wrongPlace says what is wrong with the keys of a row of totals or of a month.
 func wrongPlace(r listedRow) string {
-	if _, ok := link.ParseName(r.key); !ok && !(counted{name: r.key}).several() ||
+	if _, ok := link.ParseName(r.key); !ok && !(subject{name: r.key}).several() ||
 		r.partition != clickHash(r.key) {
 		return "it is not in the place of a name, so nobody finds it"
 	}
@@ -689,7 +689,7 @@ func (c *checking) checkTotals(ctx context.Context) error {
 	check := func(t *store, damaged, without Damage, wrong func(listedRow) string) error {
 		return c.check(ctx, rule{table: t, wrong: wrong, damaged: damaged,
 			fits: func(r listedRow) bool {
-				return (counted{name: r.key}).several() || c.aliases.has(c.print(r.key)) ||
+				return (subject{name: r.key}).several() || c.aliases.has(c.print(r.key)) ||
 					c.due.has(c.print(r.key))
 			},
 			recheck: func(ctx context.Context, r listedRow) error {

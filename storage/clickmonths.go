@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	maxMonthNames = 1000      // names of a dimension that are told apart in a day of a link
+	maxMonthNames = 1000      // names of a dimension that a day of a link has, besides clicks.Other
 	maxMonthBytes = 700 << 10 // of the counts of a month; Azurite takes no row of 1 MiB
 	maxValueBytes = 64 << 10  // of a property, the service's own limit
 	maxUnpacked   = 16 << 20  // of the counts of a month, before they are compressed
@@ -32,7 +32,7 @@ type monthEntity struct {
 	// Days has the clicks and bots of each day, for statistics of many links: see packDays.
 	Days     []byte
 	DaysType string `json:"Days@odata.type,omitzero"`
-	// Counts has all that was counted: see packCounts. What does not fit into one property goes on
+	// Counts has the counts of each day: see packCounts. What does not fit into one property follows
 	// in Counts1, Counts2 and so on.
 	Counts     []byte
 	CountsType string                    `json:"Counts@odata.type,omitzero"`
@@ -45,27 +45,18 @@ var dayProperties = []string{"RowKey", "CountedFrom", "Days"}
 // monthCounts are the counts of one link in a month. days has a place for each day of a month,
 // nil for a day without clicks.
 type monthCounts struct {
-	of   counted
+	of   subject
 	days [32]*clicks.Count
 }
 
 // monthOf returns the month of a day, as "200601".
 func monthOf(day clicks.Day) string { return day.String()[:6] }
 
-// lastDayOf returns the last day of a month.
-func lastDayOf(month string) (clicks.Day, bool) {
-	first, err := time.Parse("200601", month)
-	return clicks.DayOf(first.AddDate(0, 1, -1)), err == nil
-}
-
 // isOver reports whether all days of a month are before a day.
-func isOver(month string, before clicks.Day) bool {
-	last, ok := lastDayOf(month)
-	return ok && last < before
-}
+func isOver(month string, before clicks.Day) bool { return month < monthOf(before) }
 
-// encode returns the row. If that would be too large, only the most frequent names of each day are
-// told apart in it.
+// encode returns the row. If it would be too large, it has only the most frequent names of each
+// day.
 func (m *monthCounts) encode() []byte {
 	packed := packCounts(&m.days)
 	for most := maxMonthNames / 2; len(packed) > maxMonthBytes; most /= 2 {
@@ -90,7 +81,7 @@ func (m *monthCounts) encode() []byte {
 	return encode(e)
 }
 
-// keepNames leaves the names of each dimension that have the most clicks.
+// keepNames keeps the names of each dimension that have the most clicks.
 func keepNames(c *clicks.Count, most int) {
 	for d, names := range c.Names {
 		if len(names) > most {
@@ -103,7 +94,7 @@ func keepNames(c *clicks.Count, most int) {
 func decodeMonth(data []byte) (m monthCounts, err error) {
 	var e monthEntity
 	err = json.Unmarshal(data, &e)
-	m.of = counted{e.RowKey, e.CountedFrom}
+	m.of = subject{e.RowKey, e.CountedFrom}
 	for i := 1; err == nil && e.More[fmt.Sprint("Counts", i)] != nil; i++ {
 		var part []byte
 		err = json.Unmarshal(e.More[fmt.Sprint("Counts", i)], &part)
@@ -136,16 +127,23 @@ func packDays(days *[32]*clicks.Count) (packed []byte) {
 	return packed
 }
 
-// unpackDays calls each with the days of a row that has dayProperties.
-func unpackDays(packed []byte, each func(dayClicks)) error {
-	u := unpacking{rest: packed}
-	for len(u.rest) > 0 && u.err == nil {
-		d := dayClicks{int(u.number()), u.count(), u.count()}
-		if u.err == nil {
-			each(d)
-		}
+// decodeDays reads a row that has dayProperties. A corrupt row has no days.
+func decodeDays(row []byte) (of subject, days []dayClicks) {
+	var e struct {
+		RowKey, CountedFrom string
+		Days                []byte
 	}
-	return u.err
+	if json.Unmarshal(row, &e) != nil {
+		return subject{}, nil
+	}
+	u := unpacking{rest: e.Days}
+	for len(u.rest) > 0 && u.err == nil {
+		days = append(days, dayClicks{int(u.number()), u.count(), u.count()})
+	}
+	if u.err != nil {
+		days = nil
+	}
+	return subject{e.RowKey, e.CountedFrom}, days
 }
 
 // The possible first bytes of packed counts.
@@ -154,8 +152,9 @@ const (
 	packedCompressed = 2
 )
 
-// packCounts returns the counts of a month: numbers as uvarints, and a name when it comes first.
-// Later it is the number of its place among the names. What is not small is compressed.
+// packCounts returns the counts of a month: numbers as uvarints, and a name where it first occurs.
+// Where it occurs again, its number in the order of names stands instead. Large counts are
+// compressed.
 func packCounts(days *[32]*clicks.Count) []byte {
 	p := packing{packed: []byte{packedPlain}, names: map[string]int{}}
 	for day, c := range days {
@@ -168,17 +167,10 @@ func packCounts(days *[32]*clicks.Count) []byte {
 		}
 		p.numbers(uint64(day), uint64(c.Clicks), uint64(c.Bots), uint64(c.Created),
 			uint64(c.Took.Microseconds()), last, uint64(c.Visitors.Estimate()))
-		hours := 0
-		for _, h := range c.Hours {
-			if h != (clicks.Hour{}) {
-				hours++
-			}
-		}
-		p.numbers(uint64(hours))
-		for hour, h := range c.Hours {
-			if h != (clicks.Hour{}) {
-				p.numbers(uint64(hour), uint64(h.Clicks), uint64(h.Bots))
-			}
+		hours := clickedHours(c)
+		p.numbers(uint64(len(hours)))
+		for _, h := range hours {
+			p.numbers(uint64(h[0]), uint64(h[1]), uint64(h[2]))
 		}
 		for _, names := range c.Names {
 			p.numbers(uint64(len(names)))
@@ -194,7 +186,7 @@ func packCounts(days *[32]*clicks.Count) []byte {
 	return compress(p.packed[1:])
 }
 
-// unpackCounts reads what packCounts has returned. It accepts nothing that could not be shown.
+// unpackCounts reads what packCounts has returned. It refuses what cannot be shown.
 func unpackCounts(packed []byte) (days [32]*clicks.Count, err error) {
 	u := unpacking{rest: packed}
 	switch u.byte() {
@@ -300,7 +292,7 @@ func (u *unpacking) count() int64 {
 	return int64(n)
 }
 
-// length reads how many items follow, each of at least a byte.
+// length reads the number of items that follow, each of at least a byte.
 func (u *unpacking) length() int {
 	n := u.number()
 	if n > uint64(len(u.rest)) {

@@ -19,8 +19,8 @@ import (
 	"tiney/storage/table"
 )
 
-// told is all that is told of the days of a month.
-func told(days *[32]*clicks.Count) string {
+// shown returns as text what statistics show of the days of a month.
+func shown(days *[32]*clicks.Count) string {
 	var all strings.Builder
 	for day, c := range days {
 		if c != nil {
@@ -30,9 +30,9 @@ func told(days *[32]*clicks.Count) string {
 	return all.String()
 }
 
-// aMonth is a month of which three days have clicks, and everything else that a day may have.
+// aMonth is a month in which three days have clicks, and everything else that a day may have.
 func aMonth(names int) *monthCounts {
-	m := &monthCounts{of: counted{"one", "20260102"}}
+	m := &monthCounts{of: subject{"one", "20260102"}}
 	for _, day := range []int{1, 17, 31} {
 		c := &clicks.Count{Total: clicks.Total{Clicks: int64(1000 * day), Bots: 7, Created: 3,
 			Took: time.Duration(day) * time.Microsecond,
@@ -49,40 +49,42 @@ func aMonth(names int) *monthCounts {
 		}
 		m.days[day] = c
 	}
-	// no person has clicked; and nobody at all, which processes do not write
+	// only a bot has clicked; and nothing has, which processes do not write
 	m.days[2], m.days[3] = &clicks.Count{Total: clicks.Total{Bots: 1}}, &clicks.Count{}
 	return m
 }
 
 func TestMonthsAreReadAsTheyWereWritten(t *testing.T) {
 	t.Parallel()
-	for name, m := range map[string]*monthCounts{"empty": {of: counted{"*", ""}}, "small": aMonth(0),
+	for name, m := range map[string]*monthCounts{"empty": {of: subject{"*", ""}}, "small": aMonth(0),
 		"compressed": aMonth(300)} {
-		want := told(&m.days)
+		want := shown(&m.days)
 		data := m.encode()
 		got, err := decodeMonth(data)
-		if err != nil || got.of != m.of || told(&got.days) != want {
-			t.Errorf("%s: got %v, %v:\n%s\nwant\n%s", name, got.of, err, told(&got.days), want)
+		if err != nil || got.of != m.of || shown(&got.days) != want {
+			t.Errorf("%s: got %v, %v:\n%s\nwant\n%s", name, got.of, err, shown(&got.days), want)
 		}
-		of, packed := decodeDays(data)
+		of, days := decodeDays(data)
 		if of != m.of {
 			t.Errorf("%s: the days are those of %v", name, of)
 		}
 		left := m.days
-		if err := unpackDays(packed, func(d dayClicks) {
+		for _, d := range days {
 			if c := left[d.day]; c == nil || c.Clicks != d.clicks || c.Bots != d.bots {
 				t.Errorf("%s: got %+v", name, d)
 			}
 			left[d.day] = nil
-		}); err != nil || left != [32]*clicks.Count{} {
-			t.Errorf("%s: without the days %v, %v", name, left, err)
+		}
+		if left != [32]*clicks.Count{} {
+			t.Errorf("%s: without the days %v", name, left)
 		}
 	}
 	for day, want := range map[string]string{"20260131": "20260131", "20240201": "20240229",
 		"20261231": "20261231"} {
 		d, _ := clicks.ParseDay(day)
-		if last, ok := lastDayOf(monthOf(d)); !ok || last.String() != want {
-			t.Errorf("the month of %s ends with %v, want %s", day, last, want)
+		last, _ := clicks.ParseDay(want)
+		if month := monthOf(d); isOver(month, last) || !isOver(month, last+1) {
+			t.Errorf("the month of %s does not end with %s", day, want)
 		}
 	}
 }
@@ -90,7 +92,7 @@ func TestMonthsAreReadAsTheyWereWritten(t *testing.T) {
 // largeMonth is a month whose names cannot be compressed, each day with a thousand of its own in
 // each dimension. The first ones have the most clicks.
 func largeMonth() *monthCounts {
-	m := &monthCounts{of: counted{"one", ""}}
+	m := &monthCounts{of: subject{"one", ""}}
 	rng := rand.New(rand.NewPCG(1, 2))
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-"
 	for day := 1; day < len(m.days); day++ {
@@ -173,9 +175,9 @@ func TestMonthInSeveralProperties(t *testing.T) {
 	t.Parallel()
 	m := largeMonth()
 	clear(m.days[3:]) // 10,000 names of 64 bytes
-	want := told(&m.days)
+	want := shown(&m.days)
 	data := m.encode()
-	if got, err := decodeMonth(data); err != nil || told(&got.days) != want {
+	if got, err := decodeMonth(data); err != nil || shown(&got.days) != want {
 		t.Errorf("it is another month: %v", err)
 	}
 	if !bytes.Contains(data, []byte(`"Counts5"`)) {
@@ -222,8 +224,8 @@ func FuzzUnpackCounts(f *testing.F) {
 			return
 		}
 		again, err := unpackCounts(packCounts(&days))
-		if err != nil || told(&again) != told(&days) {
-			t.Fatalf("%v:\n%s\nis packed and unpacked as\n%s", err, told(&days), told(&again))
+		if err != nil || shown(&again) != shown(&days) {
+			t.Fatalf("%v:\n%s\nis packed and unpacked as\n%s", err, shown(&days), shown(&again))
 		}
 		for _, c := range days {
 			if c == nil {
@@ -238,7 +240,7 @@ func FuzzUnpackCounts(f *testing.F) {
 			}
 			if _, err := json.Marshal(c.Last); err != nil || c.Clicks < 0 || c.Bots < 0 ||
 				c.Created < 0 || c.Took < 0 || c.Visitors.Estimate() < 0 {
-				t.Fatalf("%+v cannot be told: %v", c.Total, err)
+				t.Fatalf("%+v cannot be shown: %v", c.Total, err)
 			}
 		}
 	})
@@ -256,12 +258,12 @@ func FuzzDecodeMonth(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		_, packed := decodeDays(data)
-		_ = unpackDays(packed, func(d dayClicks) {
+		_, days := decodeDays(data)
+		for _, d := range days {
 			if d.clicks < 0 || d.bots < 0 {
 				t.Fatalf("%+v", d)
 			}
-		})
+		}
 		m, err := decodeMonth(data)
 		if err != nil {
 			if !errors.Is(err, link.ErrDamaged) {
@@ -271,8 +273,8 @@ func FuzzDecodeMonth(f *testing.F) {
 		}
 		written := m.encode() // which cuts m, if it is too large
 		again, err := decodeMonth(written)
-		if err != nil || again.of != m.of || told(&again.days) != told(&m.days) {
-			t.Fatalf("%v:\n%s\nis written and read as\n%s", err, told(&m.days), told(&again.days))
+		if err != nil || again.of != m.of || shown(&again.days) != shown(&m.days) {
+			t.Fatalf("%v:\n%s\nis written and read as\n%s", err, shown(&m.days), shown(&again.days))
 		}
 	})
 }

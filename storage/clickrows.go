@@ -18,28 +18,28 @@ import (
 // the rest.
 const maxClickRow = 64 << 10
 
-// counted says whose clicks a row counts: those of a link, of all links of an owner, or of all
+// subject says whose clicks a row counts: those of a link, of all links of an owner, or of all
 // links together. It is comparable.
-type counted struct {
+type subject struct {
 	name string // an alias, clicks.OwnerName of an owner, or clicks.All
 	// from is the CountedFrom of the link, as "20060102": an earlier link that had the alias has
 	// another one. It is "" for a link that has none, for owners and for all links together.
 	from string
 }
 
-func countedLink(l link.Link) counted { return counted{string(l.Name), dayCounted(l)} }
+func subjectOf(l link.Link) subject { return subject{string(l.Name), fromDay(l.CountedFrom)} }
 
-// dayCounted returns the first day whose clicks are a link's own, "" for all.
-func dayCounted(l link.Link) string {
-	if l.CountedFrom.IsZero() {
+// fromDay returns the CountedFrom of a link as rows have it.
+func fromDay(countedFrom time.Time) string {
+	if countedFrom.IsZero() {
 		return ""
 	}
-	return clicks.DayOf(l.CountedFrom).String()
+	return clicks.DayOf(countedFrom).String()
 }
 
-// several reports whether the clicks of several links are counted together, which have no end.
-func (c counted) several() bool {
-	return c.name == clicks.All || len(c.name) == ownerNameLength && c.name[0] == '@'
+// several reports whether it is an owner or all links, whose counts have no end.
+func (s subject) several() bool {
+	return s.name == clicks.All || len(s.name) == ownerNameLength && s.name[0] == '@'
 }
 
 const ownerNameLength = 1 + 32
@@ -140,7 +140,7 @@ func decodeTotals(data []byte) (t totalsEntity, err error) {
 }
 
 // add adds a day. The totals then name its month.
-func (t *totalsEntity) add(of counted, day clicks.Day, total clicks.Total) {
+func (t *totalsEntity) add(of subject, day clicks.Day, total clicks.Total) {
 	if t.CountedFrom != of.from { // of an earlier link
 		*t = totalsEntity{}
 	}
@@ -175,13 +175,7 @@ func (e *countEntity) dimensions() [clicks.Dimensions]*string {
 
 func encodeCount(partition, key, from string, c *clicks.Count) []byte {
 	e := countEntity{totalEntity: newTotalEntity(partition, key, from, c.Total)}
-	var hours [][3]uint32
-	for hour, h := range c.Hours {
-		if h != (clicks.Hour{}) {
-			hours = append(hours, [3]uint32{uint32(hour), h.Clicks, h.Bots})
-		}
-	}
-	if hours != nil {
+	if hours := clickedHours(c); hours != nil {
 		e.Hours = string(encode(hours))
 	}
 	for d, text := range e.dimensions() {
@@ -199,33 +193,40 @@ func encodeCount(partition, key, from string, c *clicks.Count) []byte {
 	return encode(e)
 }
 
-// decodeCount reads a row of a day. Error: link.ErrDamaged.
-func decodeCount(data []byte) (of counted, c clicks.Count, err error) {
-	var e countEntity
-	damaged := func(err error) (counted, clicks.Count, error) {
-		return counted{}, clicks.Count{}, fmt.Errorf("the count %s %s: %w: %w", e.PartitionKey,
-			e.RowKey, link.ErrDamaged, err)
-	}
-	if err := json.Unmarshal(data, &e); err != nil {
-		return damaged(err)
-	}
-	_, name, _ := countName(e.RowKey)
-	of, c.Total = counted{name, e.CountedFrom}, e.total()
-	if err := e.sound(); err != nil {
-		return damaged(err)
-	}
-	if c.Hours, err = decodeHours(e.Hours); err != nil {
-		return damaged(err)
-	}
-	for d, text := range e.dimensions() {
-		if c.Names[d], err = decodeNames(*text); err != nil {
-			return damaged(err)
+// clickedHours returns the hour, clicks and bots of each hour that has any.
+func clickedHours(c *clicks.Count) (hours [][3]uint32) {
+	for hour, h := range c.Hours {
+		if h != (clicks.Hour{}) {
+			hours = append(hours, [3]uint32{uint32(hour), h.Clicks, h.Bots})
 		}
 	}
-	if c.Visitors, err = clicks.DecodeVisitors(e.Visitors); err != nil {
-		return damaged(err)
+	return hours
+}
+
+// decodeCount reads a row of a day. Error: link.ErrDamaged.
+func decodeCount(data []byte) (of subject, c clicks.Count, err error) {
+	var e countEntity
+	if err = json.Unmarshal(data, &e); err == nil {
+		err = e.sound()
 	}
-	return of, c, nil
+	if err == nil {
+		c.Hours, err = decodeHours(e.Hours)
+	}
+	for d, text := range e.dimensions() {
+		if err == nil {
+			c.Names[d], err = decodeNames(*text)
+		}
+	}
+	if err == nil {
+		c.Visitors, err = clicks.DecodeVisitors(e.Visitors)
+	}
+	if err != nil {
+		return subject{}, clicks.Count{}, fmt.Errorf("the count %s %s: %w: %w", e.PartitionKey,
+			e.RowKey, link.ErrDamaged, err)
+	}
+	c.Total = e.total()
+	_, name, _ := countName(e.RowKey)
+	return subject{name, e.CountedFrom}, c, nil
 }
 
 func decodeHours(text string) (hours [24]clicks.Hour, err error) {
@@ -242,8 +243,8 @@ func decodeHours(text string) (hours [24]clicks.Hour, err error) {
 	return hours, err
 }
 
-// decodeNames reads the names of a dimension. Whatever else has written the row, all of them are
-// fit to be shown: what no Click can have is Other.
+// decodeNames reads the names of a dimension. All of them can be shown, even if another program has
+// written the row: what no Click can have is Other.
 func decodeNames(text string) (names []clicks.Named, err error) {
 	if text == "" {
 		return nil, nil

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -27,21 +26,21 @@ const (
 	flushTime        = 30 * time.Second
 	// flushBytes bounds what one batch holds; the service's own limit is 4 MiB.
 	flushBytes = 3 << 20
-	// lateAfter is how long after its end a day's rows are still written. What comes later counts
-	// for today, since the roll-up takes a day as final once rollUpAfter has passed; the hour
-	// between them is for clocks that differ and calls that take long.
+	// lateAfter is how long after its end a day's rows are still written. Later ones count for
+	// today, since the roll-up takes a day as final once rollUpAfter has passed; the hour between
+	// them is for clocks that differ and calls that take long.
 	lateAfter   = 23 * time.Hour
 	rollUpAfter = 24 * time.Hour
 	// settledAfter is how long after a write failed it has had its effect, or never will.
 	settledAfter = 10 * time.Minute
-	// flushPause is between two flushes at least, and idleAfter is after how long without clicks
-	// less of them is kept.
+	// flushPause is the shortest time between two flushes. After idleAfter without clicks, fewer
+	// counts stay in memory.
 	flushPause = time.Second
 	idleAfter  = 30 * time.Second
 	// muchFreed is how many bytes are worth returning to the system at once.
 	muchFreed = 4 << 20
-	// keyTime is how long counts wait for a key to be made. Without it visitors wait on, and the
-	// clicks are written.
+	// keyTime is how long counts wait for a key to be made. Without a key, the clicks are written,
+	// and their visitors wait for the next flush.
 	keyTime = 2 * time.Second
 	// keyAhead is how long before its day a key is made, so that an outage at midnight costs no
 	// visitors.
@@ -49,8 +48,8 @@ const (
 )
 
 // Clicks counts clicks in memory, and writes the counts to a table now and then: one row for each
-// link, day and process, with all that the process has counted. A row is always written whole, so
-// that it does not matter how often it arrives.
+// link, day and process, with everything that the process has counted. A row is always written
+// whole, so that it may arrive more than once.
 //
 // A process that is killed loses what it has not written. An outage of more than a day loses what
 // may have been written before the day was rolled up. Nothing else loses a click or counts one
@@ -58,7 +57,7 @@ const (
 type Clicks struct {
 	config *Config
 	tables *clickTables // days and months
-	totals *store       // a row for each link: what was counted on days that are over
+	totals *store       // a row for each link: the totals of days that are over
 	state  *store
 	links  *linkTable
 	owners *ownerTable
@@ -73,8 +72,10 @@ type Clicks struct {
 	warned   bool      // once per outage
 
 	sum      kept[clicks.Total] // of all links
-	tops     tops
-	keysGone atomic.Int32 // the keys of days before this one are deleted
+	passing  mutex
+	passes   kept[*pass]
+	owned    kept[[]candidate] // links of owners, by pass
+	keysGone atomic.Int32      // the keys of days before this one are deleted
 }
 
 func newClicks(s *Links, totals *store) (*Clicks, error) {
@@ -85,7 +86,10 @@ func newClicks(s *Links, totals *store) (*Clicks, error) {
 	c := &Clicks{config: s.config, tables: newClickTables(s.config), totals: totals,
 		state: s.state, links: s.links, owners: s.owners, get: s.get,
 		process: process, flushing: newMutex(), saved: s.config.Now(),
-		tops: tops{passing: newMutex()}}
+		passing: newMutex(),
+		// a pass may wait for those of the two other windows
+		passes: kept[*pass]{limit: 3 * passTime,
+			until: func(p *pass) time.Time { return p.until }}}
 	if c.config.Clicks.Mode != clicks.ModeOff {
 		c.counter = clicks.NewCounter()
 	}
@@ -115,8 +119,8 @@ func (c *Clicks) Created(links int) {
 	}
 }
 
-// FlushRegularly writes what was counted every so often, until ctx ends. It makes no call while
-// nothing is counted.
+// FlushRegularly writes the counts every FlushEvery, or earlier if they take much memory, until ctx
+// ends. It makes no call while nothing is counted.
 func (c *Clicks) FlushRegularly(ctx context.Context) {
 	if c.counter == nil {
 		return
@@ -137,7 +141,7 @@ func (c *Clicks) FlushRegularly(ctx context.Context) {
 		}
 		soon = c.counter.Soon
 		if err := c.Flush(ctx); err != nil {
-			soon = nil // the next one in its time
+			soon = nil // the next flush comes in its time
 		}
 		select {
 		case <-ctx.Done():
@@ -146,8 +150,8 @@ func (c *Clicks) FlushRegularly(ctx context.Context) {
 	}
 }
 
-// Flush writes what was counted and is not written yet. What cannot be written now is left for the
-// next one. Errors: link.ErrUnavailable.
+// Flush writes the counts that are not written yet. Counts that cannot be written now are left for
+// the next Flush. Errors: link.ErrUnavailable.
 func (c *Clicks) Flush(ctx context.Context) error {
 	if c.counter == nil {
 		return nil
@@ -201,35 +205,26 @@ func (c *Clicks) flush(ctx context.Context, now time.Time) error {
 
 // saveInTime writes the counts that are not late.
 func (c *Clicks) saveInTime(ctx context.Context, pending []*clicks.Pending, now time.Time) error {
-	type place struct {
-		day       clicks.Day
-		partition string
-	}
-	places := map[place][]*clicks.Pending{}
+	partitions := map[string][]*clicks.Pending{} // by day and partition
 	for _, p := range pending {
 		if !isLate(p.Day, now) {
-			at := place{p.Day, clickHash(p.Name)[:1]}
-			places[at] = append(places[at], p)
+			at := p.Day.String() + clickHash(p.Name)[:1]
+			partitions[at] = append(partitions[at], p)
 		}
 	}
-	order := slices.SortedFunc(maps.Keys(places), func(a, b place) int {
-		return cmp.Or(cmp.Compare(a.day, b.day), cmp.Compare(a.partition, b.partition))
-	})
 	var all errgroup.Group // one that fails does not keep others from being written
 	all.SetLimit(flushConcurrency)
-	for _, at := range order {
+	for _, at := range slices.Sorted(maps.Keys(partitions)) {
 		all.Go(func() error {
-			return table.Safely(func() error {
-				return c.save(ctx, at.day, at.partition, places[at])
-			})
+			return table.Safely(func() error { return c.save(ctx, partitions[at]) })
 		})
 	}
 	return all.Wait()
 }
 
 // save writes counts of one partition of a day.
-func (c *Clicks) save(ctx context.Context, day clicks.Day, partition string,
-	pending []*clicks.Pending) error {
+func (c *Clicks) save(ctx context.Context, pending []*clicks.Pending) error {
+	day, partition := pending[0].Day, clickHash(pending[0].Name)[:1]
 	for len(pending) > 0 {
 		// The process may have been stopped for long.
 		if ctx.Err() != nil || isLate(day, c.config.Now()) {
@@ -255,9 +250,9 @@ func (c *Clicks) save(ctx context.Context, day clicks.Day, partition string,
 	return nil
 }
 
-// batch returns the rows of as many counts as one call takes. Those of which a write has failed
-// come first, and alone: until it succeeds no other is tried, so that an outage makes no count go
-// on in more than one more row.
+// batch returns the rows of as many counts as one call takes. Counts whose last write failed come
+// first, and alone: until it succeeds no other is tried, so that an outage makes no count continue
+// in more than one further row.
 func (c *Clicks) batch(partition string, pending []*clicks.Pending) (rows [][]byte) {
 	size := 0
 	for _, p := range pending[:min(len(pending), table.MaxBatch)] {
@@ -265,25 +260,20 @@ func (c *Clicks) batch(partition string, pending []*clicks.Pending) (rows [][]by
 			break
 		}
 		rows = append(rows, encodeCount(partition, countKey(p.Name, c.process, p.Row),
-			countedFrom(p), p.Take()))
+			fromDay(p.CountedFrom.Start()), p.Take()))
 		size += len(rows[len(rows)-1])
 	}
 	return rows
 }
 
-// countedFrom returns the CountedFrom of a count as its row has it.
-func countedFrom(p *clicks.Pending) string {
-	return dayCounted(link.Link{CountedFrom: p.CountedFrom.Start()})
-}
-
-// isLate reports whether what was counted on a day may not be written to its table any more.
+// isLate reports whether counts of a day may not be written to its table any more.
 func isLate(day clicks.Day, now time.Time) bool {
 	return !now.Before((day + 1).Start().Add(lateAfter))
 }
 
-// moveLate moves what was counted on days that are over for too long to today. Where a write was
-// sent before, only the row that it made tells what is saved. Once the day is rolled up, that row is
-// gone, and what may be saved is dropped.
+// moveLate moves counts of days that are late to today. Where a write was sent before, only its row
+// shows what is saved. Once the day is rolled up, that row is gone, and what may have been saved is
+// dropped.
 func (c *Clicks) moveLate(ctx context.Context, pending []*clicks.Pending, now time.Time) error {
 	var failed error
 	for _, p := range pending {
@@ -306,7 +296,7 @@ func (c *Clicks) moveLate(ctx context.Context, pending []*clicks.Pending, now ti
 			case errors.Is(err, table.ErrGone): // in a table that is there
 			case errors.Is(err, table.ErrNoTable), errors.Is(err, link.ErrDamaged):
 				lost := p.Drop()
-				if !(counted{name: p.Name}).several() { // the sums lose the same clicks
+				if !(subject{name: p.Name}).several() { // the sums lose the same clicks
 					c.config.Metrics.ClicksDropped.Add(lost)
 				}
 				continue
@@ -324,8 +314,8 @@ const (
 	keyRow    = "key"
 )
 
-// makeKeys makes the key of today known to the counter, in time that of tomorrow, and that of
-// yesterday where visitors wait for it yet.
+// makeKeys gives the counter the key of today, that of tomorrow from keyAhead before it on, and
+// that of yesterday if visitors still wait for it.
 func (c *Clicks) makeKeys(ctx context.Context, now time.Time) error {
 	if c.config.Clicks.Mode != clicks.ModeFull {
 		return nil
@@ -346,36 +336,28 @@ func (c *Clicks) makeKeys(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// key returns the key of a day, which the first process that asks for it makes.
-func (c *Clicks) key(ctx context.Context, day clicks.Day) (clicks.Key, error) {
+// key returns the key of a day. The first process that needs it makes it.
+func (c *Clicks) key(ctx context.Context, day clicks.Day) (key clicks.Key, err error) {
 	partition := keyPrefix + day.String()
 	data, _, err := c.state.get(ctx, partition, keyRow)
 	if errors.Is(err, table.ErrGone) {
-		var made clicks.Key
-		if _, err := io.ReadFull(c.config.Random, made[:]); err != nil {
-			return made, err
+		if _, err := io.ReadFull(c.config.Random, key[:]); err != nil {
+			return key, err
 		}
 		_, err = c.state.write(ctx, table.Insert,
 			encode(map[string]string{"PartitionKey": partition, "RowKey": keyRow,
-				"Key": hex.EncodeToString(made[:])}), "")
-		// perhaps by an earlier try of this very call
-		if err != nil && !errors.Is(err, table.ErrExists) {
-			return made, err
+				"Key": hex.EncodeToString(key[:])}), "")
+		// ErrExists: by another process, or by an earlier try of this very call
+		if err == nil || errors.Is(err, table.ErrExists) {
+			data, _, err = c.state.get(ctx, partition, keyRow)
 		}
-		data, _, err = c.state.get(ctx, partition, keyRow)
-		if err != nil {
-			return made, err
-		}
-	} else if err != nil {
-		return clicks.Key{}, err
+	}
+	if err != nil {
+		return key, err
 	}
 	var e struct{ Key string }
-	var key clicks.Key
-	if err := json.Unmarshal(data, &e); err != nil {
-		return key, fmt.Errorf("the key of %s: %w: %w", day, link.ErrUnavailable, err)
-	}
-	if n, err := hex.Decode(key[:], []byte(e.Key)[:min(len(e.Key), 2*len(key))]); err != nil ||
-		n != len(key) {
+	_ = json.Unmarshal(data, &e) // what is no row has no key
+	if decoded, err := hex.DecodeString(e.Key); err != nil || copy(key[:], decoded) != len(key) {
 		return key, fmt.Errorf("the key of %s: %w", day, link.ErrUnavailable)
 	}
 	return key, nil

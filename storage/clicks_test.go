@@ -23,7 +23,7 @@ import (
 	"tiney/storage"
 )
 
-// clickRig is a rig whose processes count clicks, and that knows what they were told to count.
+// clickRig is a rig whose processes count clicks, and that knows what they must have counted.
 type clickRig struct {
 	*rig
 	counted map[string]int64 // clicks of people by alias, and of all together as clicks.All
@@ -208,7 +208,7 @@ func TestAFlushBreaksOffAtAnyPoint(t *testing.T) {
 						}
 						lost += r.counted[clicks.All] - saved[clicks.All]
 						if err == nil && !maps.Equal(saved, r.counted) {
-							t.Errorf("nobody was killed: saved %v, counted %v", saved, r.counted)
+							t.Errorf("no process was killed: saved %v, counted %v", saved, r.counted)
 						}
 						r.counted = saved
 					default:
@@ -526,7 +526,7 @@ func TestCountsOfADayThatIsOver(t *testing.T) {
 
 // newLateRig makes a rig with a process that has saved three clicks on "a" and one on "b" in rows of
 // a day that is over for 24 hours, two more on "a" and one on "b" that are not saved, and one on
-// "never" of which no write was tried.
+// "never", a count that was never sent.
 func newLateRig(t *testing.T) (r *clickRig, c *storage.Clicks, first time.Time) {
 	r = newClickRig(t)
 	c, first = r.process(), r.clock.Now()

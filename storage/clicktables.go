@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -11,13 +12,13 @@ import (
 	"tiney/storage/table"
 )
 
-// clickTables are the tables of clicks: one for each day, which has a row for each process and link,
-// and one for each month, which has a row for each link. A day's table is dropped when all that is
-// in it is in the tables of months and of totals. Then only these tell of the day. So whoever needs
-// both reads the day first.
+// clickTables are the tables of clicks: one for each day, which has a row for each process and
+// link, and one for each month, which has a row for each link. A day's table is dropped when all
+// that is in it is in the tables of months and of totals. From then on only those have the day. So
+// readers read days before months and totals.
 //
-// A flush makes the tables of days, and the roll-up those of months. Whoever only reads finds a
-// table that is missing empty.
+// A flush makes the tables of days, and the roll-up those of months. Reading a missing table
+// returns no rows.
 type clickTables struct {
 	config *Config
 	base   Table // named as the setting; it never exists
@@ -46,7 +47,7 @@ func (t *clickTables) table(suffix string) *store {
 			clear(t.opened)
 		}
 		s = &store{table: t.config.Open(t.config.Tables.Clicks + suffix), timeout: t.config.Timeout}
-		if day, ok := clicks.ParseDay(suffix); ok { // once it may be dropped, nobody makes it again
+		if day, ok := clicks.ParseDay(suffix); ok { // once it may be dropped, it is not made again
 			s.mayCreate = func() bool { return !isLate(day, t.config.Now()) }
 		}
 		t.opened[suffix] = s
@@ -57,7 +58,7 @@ func (t *clickTables) table(suffix string) *store {
 func (t *clickTables) day(day clicks.Day) *store { return t.table(day.String()) }
 func (t *clickTables) month(month string) *store { return t.table(month) }
 
-// names returns the days and months that have a table, in their order. Error: link.ErrUnavailable.
+// names returns the days and months that have a table, oldest first. Error: link.ErrUnavailable.
 func (t *clickTables) names(ctx context.Context) (days []clicks.Day, months []string, err error) {
 	prefix := t.config.Tables.Clicks
 	names, err := t.base.Names(ctx, prefix)
@@ -65,7 +66,7 @@ func (t *clickTables) names(ctx context.Context) (days []clicks.Day, months []st
 		suffix := name[len(prefix):]
 		if day, ok := clicks.ParseDay(suffix); ok {
 			days = append(days, day)
-		} else if _, ok := lastDayOf(suffix); ok {
+		} else if _, ok := clicks.ParseDay(suffix + "01"); ok {
 			months = append(months, suffix)
 		}
 	}
@@ -74,39 +75,35 @@ func (t *clickTables) names(ctx context.Context) (days []clicks.Day, months []st
 	return days, months, err
 }
 
-// open returns the first day that may have a table, as it was within the last minute. That day is
-// over for long only if a roll-up is late. Error: link.ErrUnavailable.
+// open returns the oldest day that may have a table, as of the last minute. It is at most two days
+// ago, unless a roll-up is late. Error: link.ErrUnavailable.
 func (t *clickTables) open(ctx context.Context) (clicks.Day, error) {
 	return t.oldest.get(ctx, "", t.config, func(ctx context.Context) (clicks.Day, error) {
 		days, _, err := t.names(ctx)
 		// A flush may make yesterday's table at any moment.
-		oldest := clicks.DayOf(t.config.Now()) - 1
-		if len(days) > 0 {
-			oldest = min(oldest, days[0])
-		}
-		return oldest, err
+		return slices.Min(append(days, clicks.DayOf(t.config.Now())-1)), err
 	})
 }
 
-// ofDay returns the keys of the rows of a name on a day.
-func ofDay(name string) table.Range {
+// rowsOfDay returns the range of the rows of a name in a day's table.
+func rowsOfDay(name string) table.Range {
 	hash := clickHash(name)
 	prefix := hash[1:] + keyEnd + name
 	return table.Range{Partition: hash[:1], From: prefix + keyEnd, Before: prefix + afterEnd}
 }
 
-// readDay reads rows of a day, page by page. There is false if the day has no table, or none any
-// more: whatever page got is then to be forgotten. Error: link.ErrUnavailable.
-func (t *clickTables) readDay(ctx context.Context, day clicks.Day, q table.Query,
-	page func(rows [][]byte)) (there bool, err error) {
+// readDay returns what add makes of the rows of a day, page by page. there is false, and the sum
+// zero, if the day has no table, or none any more. Error: link.ErrUnavailable.
+func readDay[T any](ctx context.Context, t *clickTables, day clicks.Day, q table.Query,
+	add func(sum *T, rows [][]byte)) (sum T, there bool, err error) {
 	err = t.day(day).table.List(ctx, q, func(rows [][]byte) error {
-		page(rows)
+		add(&sum, rows)
 		return nil
 	})
 	if errors.Is(err, table.ErrNoTable) {
-		return false, nil
+		return *new(T), false, nil // without the pages that came before the table was dropped
 	}
-	return err == nil, err
+	return sum, err == nil, err
 }
 
 // readMonth reads the row of a name in a month, or these properties of it. It returns nil if there
@@ -125,7 +122,55 @@ func (t *store) reading() *store {
 	return &store{table: t.table, timeout: t.timeout, readOnly: true}
 }
 
-// firstKept returns the first day of which anything is told.
+// firstKept returns the oldest day that statistics show.
 func (c *Clicks) firstKept(now time.Time) clicks.Day {
 	return clicks.DayOf(now) - clicks.Day(c.config.Clicks.KeepDays)
+}
+
+// dayReader reads a range of days: first those that have a table, and then the others from their
+// months. A roll-up that comes in between has written the month before it drops the day's table.
+type dayReader struct {
+	first  clicks.Day
+	there  []bool     // by day from first on: it was read from a table of its own
+	open   clicks.Day // the first day that may have a table
+	atOnce int        // how many days or months are read at the same time
+}
+
+// newDayReader returns a reader of the days from one to another that are kept.
+func (c *Clicks) newDayReader(from, to, open clicks.Day, atOnce int) *dayReader {
+	first := max(from, c.firstKept(c.config.Now()))
+	return &dayReader{first, make([]bool, max(to-first+1, 0)), open, atOnce}
+}
+
+// read calls day for each day that may have a table, and then month for each month with days that
+// had none, which missing returns.
+func (r *dayReader) read(ctx context.Context,
+	day func(context.Context, clicks.Day) (there bool, err error),
+	month func(ctx context.Context, month string) error) error {
+	begin := max(r.open, r.first)
+	n := int(r.first-begin) + len(r.there)
+	if err := concurrently(ctx, n, r.atOnce, func(ctx context.Context, i int) (err error) {
+		d := begin + clicks.Day(i)
+		r.there[d-r.first], err = day(ctx, d)
+		return err
+	}); err != nil {
+		return err
+	}
+	var months []string
+	for i, there := range r.there {
+		if !there {
+			months = append(months, monthOf(r.first+clicks.Day(i)))
+		}
+	}
+	months = slices.Compact(months)
+	return concurrently(ctx, len(months), r.atOnce, func(ctx context.Context, i int) error {
+		return month(ctx, months[i])
+	})
+}
+
+// missing returns a day of a month. ok: it is in the range, and had no table.
+func (r *dayReader) missing(month string, dayOfMonth int) (day clicks.Day, ok bool) {
+	day, ok = clicks.ParseDay(fmt.Sprintf("%s%02d", month, dayOfMonth))
+	i := int(day - r.first)
+	return day, ok && 0 <= i && i < len(r.there) && !r.there[i]
 }

@@ -14,8 +14,8 @@ import (
 	"tiney/storage"
 )
 
-// told is all that is told of days.
-func told(days []clicks.Count) (all []string) {
+// shown returns as text what statistics show of days.
+func shown(days []clicks.Count) (all []string) {
 	for _, c := range days {
 		text := fmt.Sprint(c.Total, c.Hours, c.Visitors.Estimate())
 		for d := range clicks.Dimensions {
@@ -36,18 +36,18 @@ func (r *rig) mustRollUp() {
 	r.clock.Advance(time.Minute)
 }
 
-// wantTold checks that days are told in the same way as before.
-func wantTold(t *testing.T, when string, got []clicks.Count, want []string) {
+// wantShown checks that statistics show the same days as before.
+func wantShown(t *testing.T, when string, got []clicks.Count, want []string) {
 	t.Helper()
-	for i, text := range told(got) {
+	for i, text := range shown(got) {
 		if text != want[i] {
 			t.Errorf("%s: day %d is\n%s\nwant\n%s", when, i, text, want[i])
 		}
 	}
 }
 
-// Two processes count for as long as days are told. What is rolled up is told as before, to the
-// number of visitors, and takes a call for each month.
+// Two processes count for as long as days are shown. Rolled up days are shown as before, to the
+// number of visitors, and take a call for each month.
 func TestDaysOfMonths(t *testing.T) {
 	t.Parallel()
 	r := newStatsRig(t)
@@ -60,7 +60,7 @@ func TestDaysOfMonths(t *testing.T) {
 	for day := first; day <= last; day++ {
 		many := 3
 		if day%50 == 0 {
-			many = 100 // of whom only a sketch is kept
+			many = 100 // only a sketch of them is kept
 		}
 		for i := range many {
 			click := visit(r.clock.Now().Add(time.Duration(i%9)*time.Hour), byte(i))
@@ -93,8 +93,8 @@ func TestDaysOfMonths(t *testing.T) {
 		return r.days(s, l, from, to), owners, links
 	}
 	days, owners, links := ask(first, last)
-	want, wantLinks := told(days), links
-	wantTold(t, "of the owner", owners, want)
+	want, wantLinks := shown(days), links
+	wantShown(t, "of the owner", owners, want)
 	total, service := r.totals(s, l)[0], r.service(s)
 	sum := int64(0)
 	for i := range days {
@@ -115,8 +115,8 @@ func TestDaysOfMonths(t *testing.T) {
 	r.clock.Advance(dayLong) // a roll-up is late: there are three open days
 	for _, length := range []clicks.Day{400, 30, 4, 1} {
 		days, owners, links := ask(last-length+1, last)
-		wantTold(t, "rolled up", days, want[400-length:])
-		wantTold(t, "rolled up, of the owner", owners, want[400-length:])
+		wantShown(t, "rolled up", days, want[400-length:])
+		wantShown(t, "rolled up, of the owner", owners, want[400-length:])
 		if !slices.Equal(links, wantLinks[400-length:]) {
 			t.Errorf("rolled up, of links: got %v, want %v", links, wantLinks[400-length:])
 		}
@@ -158,18 +158,18 @@ func TestDaysOfMonths(t *testing.T) {
 	// They are rolled up at last, and then their months go.
 	r.mustRollUp()
 	days, owners, _ = ask(first, last)
-	wantTold(t, "all rolled up", days[1:], want[1:]) // the first one is not told any more
-	wantTold(t, "all rolled up, of the owner", owners[1:], want[1:])
+	wantShown(t, "all rolled up", days[1:], want[1:]) // the first one is not shown any more
+	wantShown(t, "all rolled up, of the owner", owners[1:], want[1:])
 	r.clock.Advance(200 * dayLong)
 	r.mustRollUp()
 	days, owners, links = ask(first, last)
 	for i := range 200 {
 		if days[i].Clicks+owners[i].Clicks+links[i].Clicks != 0 {
-			t.Errorf("day %d is still told: %+v, %+v, %+v", i, days[i].Total, owners[i].Total,
+			t.Errorf("day %d is still shown: %+v, %+v, %+v", i, days[i].Total, owners[i].Total,
 				links[i])
 		}
 	}
-	wantTold(t, "200 days later", days[201:], want[201:])
+	wantShown(t, "200 days later", days[201:], want[201:])
 	if _, names := r.ClickTables(); len(names) > months(r.today()-400, last) {
 		t.Errorf("these months are kept: %v", names)
 	}
@@ -178,7 +178,7 @@ func TestDaysOfMonths(t *testing.T) {
 	}
 }
 
-// What is older than it is kept is not told, also while it is there.
+// Days that are no longer kept are not shown, even while their tables are there.
 func TestDaysThatAreNotKept(t *testing.T) {
 	t.Parallel()
 	r := newStatsRig(t)
@@ -213,8 +213,8 @@ func TestDaysThatAreNotKept(t *testing.T) {
 	}
 }
 
-// Rows of an earlier link with the alias count for nobody, neither those of processes nor what was
-// rolled up of them.
+// Rows of an earlier link with the alias do not count, neither those of processes nor what was rolled
+// up of them.
 func TestCountsOfEarlierLinks(t *testing.T) {
 	t.Parallel()
 	r := newStatsRig(t)
@@ -356,7 +356,7 @@ func TestDaysOfSeveralLinks(t *testing.T) {
 		links = append(links, l)
 		r.PutLink(l)
 		for day := from; day <= today; day++ {
-			if i != 7 { // which nobody clicked
+			if i != 7 { // this one has no clicks
 				r.putClick(day, string(l.Name), "p", int64(i), countedFrom(from-clicks.Day(i%2)))
 				r.putClick(day, string(l.Name), "q", 100, countedFrom(from-clicks.Day(i%2)))
 			}
@@ -394,7 +394,7 @@ func TestDaysOfSeveralLinks(t *testing.T) {
 }
 
 // A day is rolled up before any call of a reading, or a roll-up dies right before it drops the
-// day's table and another one drops it later: what is told is the same.
+// day's table and another one drops it later: the reading returns the same.
 func TestADayIsRolledUpWhileItIsRead(t *testing.T) {
 	t.Parallel()
 	l := link.Link{Name: "ab", Owner: "ann", LongURL: "https://example.com/ab"}
@@ -425,12 +425,12 @@ func TestADayIsRolledUpWhileItIsRead(t *testing.T) {
 	}{
 		"Days": {"ab", func(s *storage.Links, today clicks.Day) (any, error) {
 			days, err := s.Clicks.Days(ctx, l, today-2, today)
-			return told(days), err
+			return shown(days), err
 		}},
 		"OwnerDays": {clicks.OwnerName("ann"), func(s *storage.Links, today clicks.Day) (any,
 			error) {
 			days, err := s.Clicks.OwnerDays(ctx, "ann", today-2, today)
-			return told(days), err
+			return shown(days), err
 		}},
 		"LinksDays": {"ab", func(s *storage.Links, today clicks.Day) (any, error) {
 			return s.Clicks.LinksDays(ctx, []link.Link{l}, today-2, today)

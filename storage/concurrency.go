@@ -6,8 +6,22 @@ import (
 
 	"tiney/storage/table"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
 )
+
+// concurrently calls do for 0 to n-1, at most limit calls at the same time, or all of them if limit
+// is negative. It returns the first error, which ends the context of the other calls. It turns a
+// panic into an error.
+func concurrently(ctx context.Context, n, limit int,
+	do func(ctx context.Context, i int) error) error {
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(limit)
+	for i := range n {
+		all.Go(func() error { return table.Safely(func() error { return do(ctx, i) }) })
+	}
+	return all.Wait()
+}
 
 // shared makes one call for concurrent callers with the same key. The call has a time limit of its
 // own, since the first caller may give up before the others do. It turns a panic into an error.

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -12,25 +13,27 @@ import (
 )
 
 const (
-	// keptFor is how long what was read is kept in memory: the counts of all links together, the
-	// oldest day that is not rolled up, and an owner's links that were clicked.
+	// keptFor is how long a statistic is kept in memory.
 	keptFor = time.Minute
-	// maxKept is how many answers of a kind are kept. Answers beyond that are read each time.
+	// maxKept is how many values of a kind are kept. Values beyond that are read each time.
 	maxKept = 1000
 )
 
-// kept keeps what was read for a minute, up to maxKept values. Concurrent callers with the same key
-// share one read, and a caller that gives up does not end it. The result of a read that failed is
-// not kept. The zero value is ready for use.
+// kept keeps what was read for a minute from the start of its read, up to maxKept values.
+// Concurrent callers with the same key share one read, and a caller that gives up does not end it.
+// The result of a read that failed is not kept. The zero value is ready for use.
 type kept[T any] struct {
+	limit time.Duration     // of a read; zero: the config's Timeout
+	until func(T) time.Time // when a value has to be read again; nil: after keptFor
+
 	reading singleflight.Group
 	mu      sync.Mutex
 	values  map[string]keptValue[T]
 }
 
 type keptValue[T any] struct {
-	value T
-	at    time.Time // when its read began
+	value     T
+	at, until time.Time // at: when its read began
 }
 
 func (k *kept[T]) get(ctx context.Context, key string, config *Config,
@@ -38,16 +41,17 @@ func (k *kept[T]) get(ctx context.Context, key string, config *Config,
 	if v, ok := k.fresh(key, config); ok {
 		return v, nil
 	}
-	result := shared(ctx, &k.reading, key, config.Timeout, func(ctx context.Context) (T, error) {
+	limit := cmp.Or(k.limit, config.Timeout)
+	result := shared(ctx, &k.reading, key, limit, func(ctx context.Context) (T, error) {
+		begin := config.Now()
 		if v, ok := k.fresh(key, config); ok { // by a read that ended since the first look
 			return v, nil
 		}
-		v := keptValue[T]{at: config.Now()}
-		var err error
-		if v.value, err = read(ctx); err == nil {
-			k.keep(key, v)
+		value, err := read(ctx)
+		if err == nil {
+			k.keep(key, value, begin, config.Now())
 		}
-		return v.value, err
+		return value, err
 	})
 	select {
 	case got := <-result:
@@ -59,25 +63,33 @@ func (k *kept[T]) get(ctx context.Context, key string, config *Config,
 	}
 }
 
+// fresh returns the value that is kept. It drops one that is out of date, since values take memory.
 func (k *kept[T]) fresh(key string, config *Config) (T, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	v, ok := k.values[key]
-	age := config.Now().Sub(v.at)
-	return v.value, ok && age >= 0 && age < keptFor
+	now := config.Now()
+	if ok = ok && !now.Before(v.at) && now.Before(v.until); !ok {
+		delete(k.values, key)
+	}
+	return v.value, ok
 }
 
-func (k *kept[T]) keep(key string, v keptValue[T]) {
+func (k *kept[T]) keep(key string, value T, begin, end time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.values == nil {
 		k.values = map[string]keptValue[T]{}
 	}
-	if _, again := k.values[key]; !again && len(k.values) >= maxKept {
+	if len(k.values) >= maxKept {
 		return
 	}
+	v := keptValue[T]{value, begin, begin.Add(keptFor)}
+	if k.until != nil {
+		v.until = k.until(value)
+	}
 	k.values[key] = v
-	time.AfterFunc(keptFor, func() { // a value is large, and nobody may ask for it again
+	time.AfterFunc(v.until.Sub(end), func() { // a value is large, and may not be asked for again
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if k.values[key].at == v.at {

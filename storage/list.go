@@ -8,8 +8,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"golang.org/x/sync/errgroup"
-
 	"tiney/internal/link"
 	"tiney/storage/table"
 )
@@ -120,12 +118,7 @@ func (s *Links) readListed(ctx context.Context, owner string, rows []listedRow,
 // eachListed calls do for each of n rows, listConcurrency of them at a time, until a call returns
 // an error.
 func eachListed(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
-	all, ctx := errgroup.WithContext(ctx)
-	all.SetLimit(listConcurrency)
-	for i := range n {
-		all.Go(func() error { return table.Safely(func() error { return do(ctx, i) }) })
-	}
-	return all.Wait()
+	return concurrently(ctx, n, listConcurrency, do)
 }
 
 // strays deletes rows of owners' lists that lead to no link. Such a row is inserted before its

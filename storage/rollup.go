@@ -5,13 +5,10 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"golang.org/x/sync/errgroup"
-
 	"tiney/internal/clicks"
 	"tiney/internal/link"
 	"tiney/internal/telemetry"
@@ -31,17 +28,17 @@ const (
 	rollUpKey       = "progress"
 )
 
-// RollUp adds what was counted on days that are over for long enough to the totals and the months of
-// the links, of their owners and of clicks.All. It takes the oldest day first, and drops the day's
-// table when all is added. It also drops the tables of months that are not kept any more, and before
-// all else the keys of the days.
+// RollUp adds the counts of days that are over for long enough to the totals and the months of the
+// links, of their owners and of clicks.All. It begins with the oldest day, and drops the day's
+// table when everything is added. It also drops the tables of months that are not kept any more,
+// and before all else deletes the keys of the days.
 //
-// A day counts once, whatever crashes and however many processes do this at once: the totals say
-// which day they go up to, a month says which days it has, and both are written only if they are
-// unchanged. Of a group of links, the totals are written first, and name the month; then the month.
-// What it writes for a link that ends meanwhile it takes away again.
+// A day counts once, whatever crashes and however many processes roll up at once: the totals name
+// the last day that they have, a month names its days, and both are written only if they are
+// unchanged. The totals of a group of links are written first, and name the month; then the month.
+// RollUp deletes what it has written for a link that ends meanwhile.
 //
-// The end of ctx's time is no error: the next one goes on. Neither is a damaged row, which is
+// The end of ctx's time is no error: the next RollUp goes on. Neither is a damaged row, which is
 // logged and left out. Errors: link.ErrUnavailable, or the cause of the end of ctx, both with what
 // was done until then.
 func (c *Clicks) RollUp(ctx context.Context) (clicks.RollUpResult, error) {
@@ -59,15 +56,15 @@ func (c *Clicks) RollUp(ctx context.Context) (clicks.RollUpResult, error) {
 	return done, err
 }
 
-// rollUpBefore returns the first day that is not over for long enough.
+// rollUpBefore returns the oldest day that is not over for long enough.
 func rollUpBefore(now time.Time) clicks.Day { return clicks.DayOf(now.Add(-rollUpAfter)) }
 
 // rollingUp is one RollUp at work.
 type rollingUp struct {
 	c              *Clicks
 	added, damaged atomic.Int64
-	// already counts those that were in the totals, and withoutLink those that have no link.
-	already, withoutLink atomic.Int64
+	already        atomic.Int64 // names whose totals had the day
+	withoutLink    atomic.Int64 // names that are no link's any more
 }
 
 func (r *rollingUp) run(ctx context.Context) error {
@@ -90,7 +87,7 @@ func (r *rollingUp) run(ctx context.Context) error {
 		}
 	}
 	before := rollUpBefore(now)
-	// Nothing is written of these days any more, so their keys can go, however long the rest takes.
+	// No more clicks of these days are written, so their keys can go, however long the rest takes.
 	if err := r.c.state.deleteRange(ctx, table.Range{From: keyPrefix,
 		Before: keyPrefix + before.String()}, nil); err != nil {
 		return err
@@ -103,10 +100,9 @@ func (r *rollingUp) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(days) > 0 && days[0] < before { // months that are not kept may have been made
-		if _, months, err = r.c.tables.names(ctx); err != nil {
-			return err
-		}
+	// The roll-up of a day may have made a month that is not kept.
+	if _, months, err = r.c.tables.names(ctx); err != nil {
+		return err
 	}
 	for _, month := range months {
 		if isOver(month, r.c.firstKept(now)) {
@@ -119,7 +115,8 @@ func (r *rollingUp) run(ctx context.Context) error {
 	return nil
 }
 
-// rollUpProgress is the row of ShortUrlsState on the wire that says how far the roll-up of a day is.
+// rollUpProgress is the row of ShortUrlsState on the wire that says how far the roll-up of a day
+// is.
 type rollUpProgress struct {
 	PartitionKey, RowKey string
 	Day                  string // "20060102"
@@ -147,10 +144,14 @@ func (r *rollingUp) day(ctx context.Context, day clicks.Day) error {
 	}
 	var progress rollUpProgress
 	if json.Unmarshal(data, &progress) != nil || !progress.sound() || progress.Day != day.String() {
-		progress.Next = nothing // if something is done, it is only looked at once more
+		progress.Next = nothing // what is done already is only looked at once more
 	}
-	next, begun := &groups{next: []byte(progress.Next)}, r.added.Load()
-	save := func() error { // if another process has come further, some is looked at twice
+	var next nextGroups
+	for i, group := range progress.Next {
+		next[i].Store(group)
+	}
+	begun := r.added.Load()
+	save := func() error { // if another process is further, some groups are looked at twice
 		// Also when the time is over.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.c.config.Timeout)
 		defer cancel()
@@ -160,19 +161,16 @@ func (r *rollingUp) day(ctx context.Context, day clicks.Day) error {
 	}
 	var saved atomic.Int64
 	saved.Store(begun)
-	all, going := errgroup.WithContext(ctx)
-	all.SetLimit(rollUpConcurrency)
-	for i := range next.next {
-		all.Go(func() error {
-			err := table.Safely(func() error { return r.partition(going, day, i, next) })
-			if n := r.added.Load(); err == nil && n > saved.Load()+saveEvery {
-				saved.Store(n)
-				err = save()
-			}
-			return err
-		})
-	}
-	if err = all.Wait(); err == nil {
+	err = concurrently(ctx, clickPartitions, rollUpConcurrency, func(ctx context.Context,
+		i int) error {
+		err := r.partition(ctx, day, hexDigits[i:i+1], &next[i])
+		if n := r.added.Load(); err == nil && n > saved.Load()+saveEvery {
+			saved.Store(n)
+			err = save()
+		}
+		return err
+	})
+	if err == nil {
 		err = r.c.tables.day(day).table.Drop(ctx)
 	}
 	if err != nil {
@@ -184,36 +182,27 @@ func (r *rollingUp) day(ctx context.Context, day clicks.Day) error {
 	return nil
 }
 
-// groups says how far the partitions of a day are: see rollUpProgress.Next.
-type groups struct {
-	mu   sync.Mutex
-	next []byte
-}
+// nextGroups has the first group of each partition that is not done: see rollUpProgress.Next.
+type nextGroups [clickPartitions]atomic.Int32
 
-func (g *groups) String() string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return string(g.next)
-}
-
-func (g *groups) of(partition int) byte { return g.String()[partition] }
-
-func (g *groups) advance(partition int, next byte) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.next[partition] = next
+func (n *nextGroups) String() (text string) {
+	for i := range n {
+		text += string(n[i].Load())
+	}
+	return text
 }
 
 // partition rolls up a partition of a day from its next group on.
-func (r *rollingUp) partition(ctx context.Context, day clicks.Day, number int, next *groups) error {
+func (r *rollingUp) partition(ctx context.Context, day clicks.Day, partition string,
+	next *atomic.Int32) error {
 	pause := r.c.config.Reap.Pause
 	for tries := 1; ; tries++ {
-		before := next.of(number)
-		err := r.groups(ctx, day, number, next)
+		before := next.Load()
+		err := r.groups(ctx, day, partition, next)
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		if next.of(number) != before {
+		if next.Load() != before {
 			tries, pause = 1, r.c.config.Reap.Pause
 		}
 		if tries == rollUpTries {
@@ -230,12 +219,13 @@ func (r *rollingUp) partition(ctx context.Context, day clicks.Day, number int, n
 }
 
 // groups reads the rows of a partition once, and rolls up one group after the other.
-func (r *rollingUp) groups(ctx context.Context, day clicks.Day, number int, next *groups) error {
-	partition, first := hexDigits[number:number+1], next.of(number)
+func (r *rollingUp) groups(ctx context.Context, day clicks.Day, partition string,
+	next *atomic.Int32) error {
+	first := next.Load()
 	if first == done {
 		return nil
 	}
-	g := &rollUpGroup{r: r, day: day, of: partition + string(first)}
+	g := &rollUpGroup{r: r, day: day, hash: partition + string(first)}
 	q := table.Query{Range: table.Range{Partition: partition, From: string(first) + keyEnd},
 		PageSize: r.c.config.Reap.PageSize}
 	var failed error
@@ -249,12 +239,12 @@ func (r *rollingUp) groups(ctx context.Context, day clicks.Day, number int, next
 				r.leaveOut(keys.PartitionKey, keys.RowKey, cmp.Or(err, errElsewhere))
 				continue
 			}
-			if hash := clickHash(name); hash != g.of {
+			if hash := clickHash(name); hash != g.hash {
 				if failed = g.write(ctx); failed != nil {
 					return errEnough
 				}
-				next.advance(number, hash[1])
-				g = &rollUpGroup{r: r, day: day, of: hash}
+				next.Store(rune(hash[1]))
+				g = &rollUpGroup{r: r, day: day, hash: hash}
 			}
 			g.add(of, &count)
 		}
@@ -271,7 +261,7 @@ func (r *rollingUp) groups(ctx context.Context, day clicks.Day, number int, next
 			return err
 		}
 	}
-	next.advance(number, done)
+	next.Store(done)
 	return nil
 }
 
@@ -283,20 +273,20 @@ func (r *rollingUp) leaveOut(partition, row string, err error) {
 		err)
 }
 
-// rollUpGroup is what is counted of a day under the names whose hashes have the same first two
-// digits: their totals are in one partition, and so are their rows of a month.
+// rollUpGroup has the counts of a day under the names whose hashes have the same first two digits:
+// their totals are in one partition, and so are their rows of a month.
 type rollUpGroup struct {
 	r     *rollingUp
 	day   clicks.Day
-	of    string // the two digits
+	hash  string // the two digits
 	names []*dayCount
 }
 
-// dayCount is what all processes have counted of a name on a day.
+// dayCount has the counts of a name on a day, summed over all processes.
 type dayCount struct {
 	name string
-	// of has the counts of the link, and of links that had the name before, by CountedFrom.
-	of map[counted]*clicks.Count
+	// of has the counts of the link, and of earlier links with the name.
+	of map[subject]*clicks.Count
 
 	totals     totalsEntity // the zero value if there are none
 	totalsETag table.ETag
@@ -305,16 +295,16 @@ type dayCount struct {
 
 	totalsDamaged, monthDamaged error
 
-	chosen            counted // whose count is added; the zero value if none is
-	toTotals, toMonth bool    // that lack it
-	lookAgain         bool    // at the link when all is written
+	chosen            subject // whose count is added; the zero value if none is
+	toTotals, toMonth bool    // whether they lack it
+	recheck           bool    // read the link again when everything is written
 }
 
 // add adds a row. Rows come in the order of their names.
-func (g *rollUpGroup) add(of counted, count *clicks.Count) {
+func (g *rollUpGroup) add(of subject, count *clicks.Count) {
 	if n := len(g.names); n == 0 || g.names[n-1].name != of.name {
-		g.rest()
-		g.names = append(g.names, &dayCount{name: of.name, of: map[counted]*clicks.Count{}})
+		g.freeSketches()
+		g.names = append(g.names, &dayCount{name: of.name, of: map[subject]*clicks.Count{}})
 	}
 	d := g.names[len(g.names)-1]
 	if sum := d.of[of]; sum != nil {
@@ -325,8 +315,9 @@ func (g *rollUpGroup) add(of counted, count *clicks.Count) {
 	}
 }
 
-// rest frees the sketches of the last name, which are large. Months have the number of visitors.
-func (g *rollUpGroup) rest() {
+// freeSketches frees the sketches of the last name, which are large. Months have only the number of
+// visitors.
+func (g *rollUpGroup) freeSketches() {
 	if n := len(g.names); n > 0 {
 		for _, count := range g.names[n-1].of {
 			count.Visitors = clicks.CountedVisitors(count.Visitors.Estimate())
@@ -334,10 +325,9 @@ func (g *rollUpGroup) rest() {
 	}
 }
 
-// write adds the counts to the rows that lack them. After a crash at any point, it may be done once
-// more.
+// write adds the counts to the rows that lack them. After a crash at any point, it may be repeated.
 func (g *rollUpGroup) write(ctx context.Context) error {
-	g.rest()
+	g.freeSketches()
 	totals, months := g.r.c.totals, g.r.c.tables.month(monthOf(g.day))
 	if err := g.read(ctx, totals, func(d *dayCount, r listedRow) {
 		d.totals, d.totalsDamaged = decodeTotals(r.data)
@@ -375,18 +365,15 @@ func (g *rollUpGroup) write(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	return g.each(ctx, g.look)
+	return g.each(ctx, g.recheckLink)
 }
 
 // each calls do for each name, some of them at the same time.
 func (g *rollUpGroup) each(ctx context.Context,
 	do func(context.Context, *dayCount) error) error {
-	all, ctx := errgroup.WithContext(ctx)
-	all.SetLimit(inBackground)
-	for _, d := range g.names {
-		all.Go(func() error { return table.Safely(func() error { return do(ctx, d) }) })
-	}
-	return all.Wait()
+	return concurrently(ctx, len(g.names), inBackground, func(ctx context.Context, i int) error {
+		return do(ctx, g.names[i])
+	})
 }
 
 // read calls found with the rows of the names in a table. It reads their range, or, once that has
@@ -400,7 +387,10 @@ func (g *rollUpGroup) read(ctx context.Context, t *store,
 	for _, d := range g.names {
 		byName[d.name] = d
 	}
-	take := func(page [][]byte) (last string, err error) {
+	q := table.Query{ETags: true, Range: table.Range{Partition: g.hash, From: g.names[0].name,
+		Before: g.names[len(g.names)-1].name + keyEnd}}
+	pages, last := 0, ""
+	err := t.table.List(ctx, q, func(page [][]byte) error {
 		rows, err := t.decode(page)
 		for _, r := range rows {
 			if d := byName[r.key]; d != nil {
@@ -408,14 +398,6 @@ func (g *rollUpGroup) read(ctx context.Context, t *store,
 			}
 			last = r.key
 		}
-		return last, err
-	}
-	q := table.Query{ETags: true, Range: table.Range{Partition: g.of, From: g.names[0].name,
-		Before: g.names[len(g.names)-1].name + keyEnd}}
-	pages, last := 0, ""
-	err := t.table.List(ctx, q, func(page [][]byte) error {
-		at, err := take(page)
-		last = max(last, at)
 		if pages++; err == nil && pages > len(g.names) {
 			err = errEnough
 		}
@@ -431,14 +413,14 @@ func (g *rollUpGroup) read(ctx context.Context, t *store,
 		if d.name <= last {
 			continue
 		}
-		row, etag, err := t.table.Get(ctx, g.of, d.name)
+		row, etag, err := t.table.Get(ctx, g.hash, d.name)
 		if errors.Is(err, table.ErrGone) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		found(d, listedRow{rowKey{g.of, d.name, etag}, time.Time{}, row})
+		found(d, listedRow{rowKey{g.hash, d.name, etag}, time.Time{}, row})
 	}
 	return nil
 }
@@ -448,10 +430,10 @@ func (g *rollUpGroup) read(ctx context.Context, t *store,
 func (g *rollUpGroup) choose(ctx context.Context, d *dayCount) error {
 	for _, damaged := range []error{d.totalsDamaged, d.monthDamaged} {
 		if damaged != nil {
-			g.r.leaveOut(g.of, d.name, damaged)
+			g.r.leaveOut(g.hash, d.name, damaged)
 		}
 	}
-	own := counted{d.name, d.totals.CountedFrom}
+	own := subject{d.name, d.totals.CountedFrom}
 	known := d.totalsETag != "" && d.of[own] != nil
 	if !own.several() && (!known || len(d.of) > 1) {
 		is, err := g.r.c.linkOf(ctx, d.name)
@@ -467,12 +449,8 @@ func (g *rollUpGroup) choose(ctx context.Context, d *dayCount) error {
 	}
 	if d.of[own] == nil { // all counts are those of links that are gone
 		g.r.withoutLink.Add(1)
-		for of := range d.of {
-			if d.monthETag != "" && d.month.of == of {
-				if err := g.r.c.takeAway(ctx, of, monthOf(g.day)); err != nil {
-					return err
-				}
-			}
+		if d.monthETag != "" && d.of[d.month.of] != nil {
+			return g.r.c.takeAway(ctx, d.month.of, monthOf(g.day))
 		}
 		return nil
 	}
@@ -484,28 +462,28 @@ func (g *rollUpGroup) choose(ctx context.Context, d *dayCount) error {
 		g.r.already.Add(1)
 	}
 	// The link may have ended before its first totals were written; the reaper found none then. Or
-	// a roll-up that was killed has not looked.
-	d.lookAgain = !own.several() && (!known || !d.toTotals)
+	// a roll-up that was killed has not rechecked it.
+	d.recheck = !own.several() && (!known || !d.toTotals)
 	return nil
 }
 
 // damagedLink is what linkOf returns for a link that cannot be read.
-var damagedLink = counted{"", "damaged"}
+var damagedLink = subject{"", "damaged"}
 
 // linkOf returns the link that has a name, the zero value if there is none.
-func (c *Clicks) linkOf(ctx context.Context, name string) (counted, error) {
+func (c *Clicks) linkOf(ctx context.Context, name string) (subject, error) {
 	a, ok := link.ParseName(name)
 	if !ok {
-		return counted{}, nil // another program's row
+		return subject{}, nil // another program's row
 	}
 	l, err := c.links.get(ctx, a)
 	switch {
 	case errors.Is(err, link.ErrDamaged):
 		return damagedLink, nil
 	case errors.Is(err, link.ErrNotFound), err == nil && l.GoneReason != link.StateLive:
-		return counted{}, nil
+		return subject{}, nil
 	}
-	return countedLink(l.Link), err
+	return subjectOf(l.Link), err
 }
 
 // replace writes rows if they are as they were read, as many in one call as it takes. row returns
@@ -545,9 +523,9 @@ func (g *rollUpGroup) replace(ctx context.Context, t *store,
 	return write()
 }
 
-// look takes away what was written for a link that has ended since.
-func (g *rollUpGroup) look(ctx context.Context, d *dayCount) error {
-	if !d.lookAgain {
+// recheckLink takes away what was written for a link that has ended since.
+func (g *rollUpGroup) recheckLink(ctx context.Context, d *dayCount) error {
+	if !d.recheck {
 		return nil
 	}
 	is, err := g.r.c.linkOf(ctx, d.name)
@@ -557,9 +535,9 @@ func (g *rollUpGroup) look(ctx context.Context, d *dayCount) error {
 	return g.r.c.takeAway(ctx, d.chosen, monthOf(g.day))
 }
 
-// takeAway deletes what is rolled up of a link that is gone: the row of a month, those that its
+// takeAway deletes the rolled up counts of a link that is gone: the row of a month, those that its
 // totals name, and then the totals.
-func (c *Clicks) takeAway(ctx context.Context, of counted, month string) error {
+func (c *Clicks) takeAway(ctx context.Context, of subject, month string) error {
 	if err := c.dropMonth(ctx, of, month); err != nil {
 		return err
 	}
@@ -576,8 +554,8 @@ func (c *Clicks) takeAway(ctx context.Context, of counted, month string) error {
 // dropTotals deletes the months that totals name, and then the totals.
 func (c *Clicks) dropTotals(ctx context.Context, t totalsEntity, etag table.ETag) error {
 	for month := range strings.FieldsSeq(t.Months) {
-		if _, ok := lastDayOf(month); ok {
-			if err := c.dropMonth(ctx, counted{t.RowKey, t.CountedFrom}, month); err != nil {
+		if _, ok := clicks.ParseDay(month + "01"); ok {
+			if err := c.dropMonth(ctx, subject{t.RowKey, t.CountedFrom}, month); err != nil {
 				return err
 			}
 		}
@@ -586,7 +564,7 @@ func (c *Clicks) dropTotals(ctx context.Context, t totalsEntity, etag table.ETag
 }
 
 // dropMonth deletes the row of a month, unless it is of another link.
-func (c *Clicks) dropMonth(ctx context.Context, of counted, month string) error {
+func (c *Clicks) dropMonth(ctx context.Context, of subject, month string) error {
 	row, etag, err := c.tables.readMonth(ctx, month, of.name, "RowKey", "CountedFrom")
 	if row == nil {
 		return err
@@ -603,9 +581,9 @@ func (c *Clicks) dropMonth(ctx context.Context, of counted, month string) error 
 	return err
 }
 
-// dropCounts deletes what is rolled up of a link that is gone: the months that its totals name, and
-// then the totals, so that another try finds what this one leaves. It leaves what belongs to a link
-// that has the alias by now. The expiry row of the link must go after this.
+// dropCounts deletes the rolled up counts of a link that is gone: the months that its totals name,
+// and then the totals, so that another try finds what this one leaves. It deletes nothing of a link
+// that has the alias by now. The expiry row of the link must be deleted after this.
 func (c *Clicks) dropCounts(ctx context.Context, a link.Name) error {
 	t, etag, damaged := c.readTotals(ctx, string(a))
 	if errors.Is(damaged, table.ErrGone) {
@@ -616,8 +594,8 @@ func (c *Clicks) dropCounts(ctx context.Context, a link.Name) error {
 	// After the totals: those of a link that was made since are inserted later, and have another
 	// ETag.
 	is, err := c.linkOf(ctx, string(a))
-	if err != nil || is == (counted{string(a), t.CountedFrom}) || is == damagedLink ||
-		damaged != nil && is != (counted{}) {
+	if err != nil || is == (subject{string(a), t.CountedFrom}) || is == damagedLink ||
+		damaged != nil && is != (subject{}) {
 		return err
 	}
 	t.PartitionKey, t.RowKey = clickHash(string(a)), string(a) // also of a damaged row

@@ -252,20 +252,20 @@ var ways = map[string]struct {
 	"failed, but done": {func(n int) func(faultproxy.Call) faultproxy.Fault { return faultproxy.Fail(n, faultproxy.DropResponse) }, true},
 }
 
-// counted is what links were clicked on in a test, and what their totals must be.
-type counted struct {
+// clickedLinks has the clicks of links in a test, and the totals that they must have.
+type clickedLinks struct {
 	r    *rig
 	sums map[string]int64
 	want map[string]rawtables.Entity
 }
 
-func newCounted(r *rig) *counted {
-	return &counted{r, map[string]int64{}, map[string]rawtables.Entity{}}
+func newClickedLinks(r *rig) *clickedLinks {
+	return &clickedLinks{r, map[string]int64{}, map[string]rawtables.Entity{}}
 }
 
 // round lets three days go by, on two of which links are clicked on, one of them for the first
 // time.
-func (c *counted) round(n int) {
+func (c *clickedLinks) round(n int) {
 	c.r.t.Helper()
 	c.r.clock.Advance(3 * dayLong)
 	fresh := fmt.Sprintf("fresh%d", n)
@@ -283,7 +283,7 @@ func (c *counted) round(n int) {
 
 // click lets a link have been clicked on so often on one day. Of each link, days come in their
 // order.
-func (c *counted) click(alias, process string, day int, clicks int64) {
+func (c *clickedLinks) click(alias, process string, day int, clicks int64) {
 	c.r.t.Helper()
 	from := time.Unix(0, 0)
 	if alias == "*" {
@@ -295,7 +295,7 @@ func (c *counted) click(alias, process string, day int, clicks int64) {
 	c.want[alias] = rawtables.Totals(alias, c.r.day(day), c.sums[alias], 0, from)
 }
 
-func (c *counted) check() {
+func (c *clickedLinks) check() {
 	c.r.t.Helper()
 	c.r.wantTotals(slices.Collect(maps.Values(c.want))...)
 	for name, days := range c.r.Monthly() {
@@ -321,7 +321,7 @@ func TestRollUpThatBreaksOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, other := newCrashRig(t)
-			c := newCounted(r)
+			c := newClickedLinks(r)
 			for n, met := 1, true; met && !t.Failed(); n++ {
 				c.round(n)
 				r.proxy.Before(way.fault(n))
@@ -355,7 +355,7 @@ func TestRollUpsThatCross(t *testing.T) {
 			t.Parallel()
 			r, _ := newCrashRig(t)
 			r.config.Clicks.KeepDays, r.KeepDays = 3650, 3650
-			other, c := r.other(), newCounted(r)
+			other, c := r.other(), newClickedLinks(r)
 			for n, met := 1, true; met && !t.Failed(); n++ {
 				c.round(n)
 				r.meet(n, test.dies, func() {

@@ -3,12 +3,9 @@ package storage
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math"
 	"sync"
 
 	"github.com/go-json-experiment/json"
-	"golang.org/x/sync/errgroup"
 
 	"tiney/internal/clicks"
 	"tiney/internal/link"
@@ -19,65 +16,58 @@ import (
 // have 4 MiB.
 const daysAtOnce = 8
 
-// Days returns what became of a link on each day from one to another, which is not before it, both
-// included. What an earlier link with the alias got is not in it, and days that are not kept are
-// empty. It makes one call for each month, one for each day that is not rolled up, or more if very
-// many processes have counted, and one that tells which days these are. Of each dimension of a day,
-// about 1,000 names with the most clicks are told apart, the rest is clicks.Other. Rows that are
-// corrupt count as none. Error: link.ErrUnavailable.
+// Days returns the counts of a link on each day from one to another, which is not before it, both
+// included. Clicks of an earlier link with the alias are not in them, and days that are not kept
+// are empty. It makes one call for each month, one for each day that is not rolled up, or more if
+// very many processes have counted, and one for the names of the tables. Of each dimension of a day
+// it returns about 1,000 names with the most clicks, and the rest as clicks.Other. Corrupt rows
+// count as none. Error: link.ErrUnavailable.
 func (c *Clicks) Days(ctx context.Context, l link.Link, from, to clicks.Day) ([]clicks.Count,
 	error) {
-	return c.days(ctx, countedLink(l), from, to)
+	return c.days(ctx, subjectOf(l), from, to)
 }
 
 // OwnerDays is Days for all links of an owner together. A click counts for the owner that the
 // redirect saw.
 func (c *Clicks) OwnerDays(ctx context.Context, owner string, from, to clicks.Day) ([]clicks.Count,
 	error) {
-	return c.days(ctx, counted{name: clicks.OwnerName(owner)}, from, to)
+	return c.days(ctx, subject{name: clicks.OwnerName(owner)}, from, to)
 }
 
-func (c *Clicks) days(ctx context.Context, of counted, from, to clicks.Day) ([]clicks.Count,
+func (c *Clicks) days(ctx context.Context, of subject, from, to clicks.Day) ([]clicks.Count,
 	error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
-	r, err := c.readRange(ctx, from, to)
+	open, err := c.tables.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	days := make([]clicks.Count, to-from+1)
-	err = r.each(ctx, func(ctx context.Context, day clicks.Day) (there bool, err error) {
-		sum := &days[day-from]
-		q := table.Query{Range: ofDay(of.name)}
-		there, err = c.tables.readDay(ctx, day, q, func(page [][]byte) {
-			var counts []*clicks.Count
-			for _, row := range page {
-				if whose, count, err := decodeCount(row); err == nil && whose == of {
-					counts = append(counts, &count)
+	r := c.newDayReader(from, to, open, daysAtOnce)
+	err = r.read(ctx, func(ctx context.Context, day clicks.Day) (there bool, err error) {
+		q := table.Query{Range: rowsOfDay(of.name)}
+		days[day-from], there, err = readDay(ctx, c.tables, day, q,
+			func(sum *clicks.Count, page [][]byte) {
+				var counts []*clicks.Count
+				for _, row := range page {
+					if whose, count, err := decodeCount(row); err == nil && whose == of {
+						counts = append(counts, &count)
+					}
 				}
-			}
-			sum.Merge(counts...)
-			keepNames(sum, maxMonthNames)
-		})
-		if !there {
-			*sum = clicks.Count{}
-		}
+				sum.Merge(counts...)
+				keepNames(sum, maxMonthNames)
+			})
 		return there, err
 	}, func(ctx context.Context, month string) error {
 		row, _, err := c.tables.readMonth(ctx, month, of.name)
-		if row == nil {
-			return err
-		}
-		m, err := decodeMonth(row)
-		if err != nil || m.of != of {
-			return nil
-		}
-		for n, count := range m.days {
-			if day, ok := r.over(month, n); ok && count != nil {
-				days[day-from] = *count
+		if m, corrupt := decodeMonth(row); corrupt == nil && m.of == of {
+			for n, count := range m.days {
+				if day, ok := r.missing(month, n); ok && count != nil {
+					days[day-from] = *count
+				}
 			}
 		}
-		return nil
+		return err
 	})
 	return days, err
 }
@@ -88,120 +78,44 @@ func (c *Clicks) LinksDays(ctx context.Context, links []link.Link, from, to clic
 	[]clicks.Total, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
+	open, err := c.tables.open(ctx)
+	if err != nil {
+		return nil, err
+	}
 	sums := make([]clicks.Total, to-from+1)
 	var mu sync.Mutex
-	err := eachListed(ctx, len(links), func(ctx context.Context, i int) (err error) {
-		of := countedLink(links[i])
-		r, err := c.readRange(ctx, from, to)
-		if err != nil {
-			return err
-		}
-		r.atOnce = 1 // since many links are read at once
-		days := make([]clicks.Total, len(sums))
-		err = r.each(ctx, func(ctx context.Context, day clicks.Day) (there bool, err error) {
+	add := func(day clicks.Day, clicks, bots int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		sums[day-from].Clicks += clicks
+		sums[day-from].Bots += bots
+	}
+	err = eachListed(ctx, len(links), func(ctx context.Context, i int) error {
+		of := subjectOf(links[i])
+		r := c.newDayReader(from, to, open, 1) // since many links are read at once
+		return r.read(ctx, func(ctx context.Context, day clicks.Day) (bool, error) {
 			total, there, err := c.readTotal(ctx, day, of)
-			days[day-from] = total
+			add(day, total.Clicks, total.Bots)
 			return there, err
 		}, func(ctx context.Context, month string) error {
 			row, _, err := c.tables.readMonth(ctx, month, of.name, dayProperties...)
-			if row == nil {
-				return err
-			}
-			whose, packed := decodeDays(row)
-			_ = unpackDays(packed, func(d dayClicks) { // what is corrupt counts as none
-				if day, ok := r.over(month, d.day); ok && whose == of {
-					days[day-from] = clicks.Total{Clicks: d.clicks, Bots: d.bots}
+			whose, days := decodeDays(row)
+			for _, d := range days {
+				if day, ok := r.missing(month, d.day); ok && whose == of {
+					add(day, d.clicks, d.bots)
 				}
-			})
-			return nil
+			}
+			return err
 		})
-		mu.Lock()
-		defer mu.Unlock()
-		for i, day := range days {
-			sums[i].Clicks += day.Clicks
-			sums[i].Bots += day.Bots
-		}
-		return err
 	})
 	return sums, err
 }
 
-// decodeDays reads a row that has dayProperties. A row that cannot be read counts for nobody.
-func decodeDays(row []byte) (of counted, packed []byte) {
-	var e struct {
-		RowKey, CountedFrom string
-		Days                []byte
-	}
-	if json.Unmarshal(row, &e) != nil {
-		return counted{}, nil
-	}
-	return counted{e.RowKey, e.CountedFrom}, e.Days
-}
-
-// daysRead are the days of a range, while they are read.
-type daysRead struct {
-	from clicks.Day
-	// there says which days were read from a table of their own. The others are in a month.
-	there       []bool
-	first, open clicks.Day // that are told, and that may have a table
-	atOnce      int        // how many days or months are read at the same time
-}
-
-func (c *Clicks) readRange(ctx context.Context, from, to clicks.Day) (*daysRead, error) {
-	open, err := c.tables.open(ctx)
-	return &daysRead{from: from, there: make([]bool, to-from+1),
-		first: c.firstKept(c.config.Now()), open: open, atOnce: daysAtOnce}, err
-}
-
-// each reads the days that may have a table, and then the months of those that had none: what is
-// rolled up in between is in its month. readDay returns false if there is no table.
-func (r *daysRead) each(ctx context.Context,
-	readDay func(context.Context, clicks.Day) (there bool, err error),
-	readMonth func(ctx context.Context, month string) error) error {
-	begin := max(r.open, r.first, r.from)
-	all, going := errgroup.WithContext(ctx)
-	all.SetLimit(r.atOnce)
-	for i := range r.there {
-		if day := r.from + clicks.Day(i); day >= begin {
-			all.Go(func() error {
-				return table.Safely(func() (err error) {
-					r.there[i], err = readDay(going, day)
-					return err
-				})
-			})
-		}
-	}
-	if err := all.Wait(); err != nil {
-		return err
-	}
-	all, going = errgroup.WithContext(ctx)
-	all.SetLimit(r.atOnce)
-	last := ""
-	for i, there := range r.there {
-		day := r.from + clicks.Day(i)
-		if month := monthOf(day); !there && day >= r.first && month != last {
-			last = month
-			all.Go(func() error {
-				return table.Safely(func() error { return readMonth(going, month) })
-			})
-		}
-	}
-	return all.Wait()
-}
-
-// over returns a day of a month. ok reports whether it is in the range and to be taken from the
-// month.
-func (r *daysRead) over(month string, dayOfMonth int) (day clicks.Day, ok bool) {
-	day, ok = clicks.ParseDay(fmt.Sprintf("%s%02d", month, dayOfMonth))
-	i := int(day - r.from)
-	return day, ok && day >= r.first && 0 <= i && i < len(r.there) && !r.there[i]
-}
-
 // readTotal reads the totals of a day.
-func (c *Clicks) readTotal(ctx context.Context, day clicks.Day, of counted) (t clicks.Total,
+func (c *Clicks) readTotal(ctx context.Context, day clicks.Day, of subject) (t clicks.Total,
 	there bool, err error) {
-	q := table.Query{Range: ofDay(of.name), Properties: totalProperties}
-	there, err = c.tables.readDay(ctx, day, q, func(page [][]byte) {
+	q := table.Query{Range: rowsOfDay(of.name), Properties: totalProperties}
+	return readDay(ctx, c.tables, day, q, func(t *clicks.Total, page [][]byte) {
 		for _, row := range page {
 			var e totalEntity
 			if json.Unmarshal(row, &e) == nil && e.sound() == nil && e.CountedFrom == of.from {
@@ -209,24 +123,20 @@ func (c *Clicks) readTotal(ctx context.Context, day clicks.Day, of counted) (t c
 			}
 		}
 	})
-	if !there {
-		t = clicks.Total{}
-	}
-	return t, there, err
 }
 
-// Service returns what became of all links since ever, as it was in the tables within the last
+// Service returns the total of all links since the start, as the tables had it within the last
 // minute. Error: link.ErrUnavailable.
 func (c *Clicks) Service(ctx context.Context) (clicks.Total, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
 	return c.sum.get(ctx, "", c.config, func(ctx context.Context) (clicks.Total, error) {
-		return c.totalOf(ctx, counted{name: clicks.All})
+		return c.totalOf(ctx, subject{name: clicks.All})
 	})
 }
 
-// Totals returns what became of each of some links since ever, but for Took, and what was counted
-// of them before they were imported. For each link it makes a call for each day that is not rolled
+// Totals returns the total of each of some links since it was made, but for Took, and with what
+// was counted before it was imported. For each link it makes a call for each day that is not rolled
 // up, and one more. Error: link.ErrUnavailable.
 func (c *Clicks) Totals(ctx context.Context, links []link.Link) ([]clicks.Total, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
@@ -234,7 +144,7 @@ func (c *Clicks) Totals(ctx context.Context, links []link.Link) ([]clicks.Total,
 	totals := make([]clicks.Total, len(links))
 	err := eachListed(ctx, len(links), func(ctx context.Context, i int) error {
 		l := links[i]
-		t, err := c.totalOf(ctx, countedLink(l))
+		t, err := c.totalOf(ctx, subjectOf(l))
 		t.Add(clicks.Total{Clicks: l.Before.Clicks, Bots: l.Before.Bots, Last: l.Before.LastAt})
 		t.Took = 0
 		totals[i] = t
@@ -246,8 +156,9 @@ func (c *Clicks) Totals(ctx context.Context, links []link.Link) ([]clicks.Total,
 	return totals, nil
 }
 
-// totalOf returns all that was counted.
-func (c *Clicks) totalOf(ctx context.Context, of counted) (clicks.Total, error) {
+// totalOf returns the total of all days. Totals that are corrupt, or those of an earlier link with
+// the alias, count as none.
+func (c *Clicks) totalOf(ctx context.Context, of subject) (clicks.Total, error) {
 	today := clicks.DayOf(c.config.Now())
 	open, err := c.tables.open(ctx)
 	if err != nil {
@@ -263,30 +174,21 @@ func (c *Clicks) totalOf(ctx context.Context, of counted) (clicks.Total, error) 
 		}
 	}
 	// After the days: what is rolled up in between is in Through.
-	t, through, err := c.rolledUp(ctx, of)
+	e, _, err := c.readTotals(ctx, of.name)
+	if err != nil && !errors.Is(err, table.ErrGone) && !errors.Is(err, link.ErrDamaged) {
+		return clicks.Total{}, err
+	}
+	sum := clicks.Total{}
+	through, ok := clicks.ParseDay(e.Through)
+	if ok = ok && err == nil && e.CountedFrom == of.from; ok {
+		sum = e.total()
+	}
 	for i, day := range days {
-		if open+clicks.Day(i) > through {
-			t.Add(day)
+		if !ok || open+clicks.Day(i) > through {
+			sum.Add(day)
 		}
 	}
-	return t, err
-}
-
-// notRolledUp is before every day.
-const notRolledUp clicks.Day = math.MinInt32
-
-// rolledUp reads the totals, and the last day that is in them. A row that is corrupt, or of another
-// link that had the alias before, counts as none.
-func (c *Clicks) rolledUp(ctx context.Context, of counted) (clicks.Total, clicks.Day, error) {
-	e, _, err := c.readTotals(ctx, of.name)
-	through, ok := clicks.ParseDay(e.Through)
-	switch {
-	case errors.Is(err, table.ErrGone), errors.Is(err, link.ErrDamaged):
-		return clicks.Total{}, notRolledUp, nil
-	case err != nil, !ok, e.CountedFrom != of.from:
-		return clicks.Total{}, notRolledUp, err
-	}
-	return e.total(), through, nil
+	return sum, nil
 }
 
 // readTotals reads the totals of a name. table.ErrGone: there are none. Error: link.ErrDamaged.

@@ -160,7 +160,7 @@ func TestDaysOfALink(t *testing.T) {
 		t.Errorf("the last click was at %v", last)
 	}
 
-	// Where nothing is counted any more, it is still told.
+	// Where nothing is counted any more, earlier counts are still shown.
 	r.config.Clicks.Mode = clicks.ModeOff
 	off := r.instance()
 	off.Clicks.Click(ab, visit(r.clock.Now(), 1))
@@ -365,7 +365,7 @@ func TestTheServiceSinceEver(t *testing.T) {
 	if got := r.service(s); got.Clicks != 2 || len(r.proxy.Calls()) != calls {
 		t.Errorf("at rest: got %+v after %v", got, r.proxy.Calls())
 	}
-	// What the reaper has left for weeks is told too.
+	// Days that the reaper has left for weeks are shown too.
 	r.putClick(today+12, clicks.All, "p", 5, nil)
 	r.clock.Advance(time.Minute)
 	r.proxy.Reset()
@@ -374,7 +374,7 @@ func TestTheServiceSinceEver(t *testing.T) {
 	}
 }
 
-// ask asks for all that statistics tell.
+// ask asks for each statistic.
 func ask(ctx context.Context, s *storage.Links, today clicks.Day) map[string]func() error {
 	l := link.Link{Name: "ab"}
 	return map[string]func() error{
@@ -480,7 +480,7 @@ func TestStatisticsThatFailOnce(t *testing.T) {
 }
 
 // A caller that gives up does not fail the others.
-func TestStatisticsNobodyWaitsFor(t *testing.T) {
+func TestStatisticsWithoutTheFirstCaller(t *testing.T) {
 	t.Parallel()
 	r := newStatsRig(t)
 	r.putClick(r.today(), clicks.All, "p", 5, nil)
@@ -562,8 +562,8 @@ func TestManyNamesOfADay(t *testing.T) {
 	r.putClick(r.today(), "ab", "q", 800, referrers(700, 1500))
 	names := r.days(r.other(), link.Link{Name: "ab"}, r.today(),
 		r.today())[0].Names[clicks.Referrers]
-	// 500 hosts have two clicks by their number and 100 by both rows; 400 of the others are told
-	// apart.
+	// 500 hosts have two clicks by their number and 100 by both rows; 400 of the others keep their
+	// names.
 	if len(names) != 1001 || names[0] != (clicks.Named{Name: "h0700.example", Clicks: 2}) ||
 		names[599].Clicks != 2 || names[999] != (clicks.Named{Name: "h0399.example", Clicks: 1}) ||
 		names[1000] != (clicks.Named{Name: clicks.Other, Clicks: 500}) {

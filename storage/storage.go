@@ -14,10 +14,7 @@ package storage
 import (
 	"context"
 
-	"golang.org/x/sync/errgroup"
-
 	"tiney/internal/link"
-	"tiney/storage/table"
 )
 
 // Links keeps links in tables. Its methods may be called concurrently, and other processes may work
@@ -106,11 +103,9 @@ func (s *Links) ping(ctx context.Context) error { return s.eachTable(ctx, -1, (*
 
 func (s *Links) eachTable(ctx context.Context, atOnce int,
 	do func(*store, context.Context) error) error {
-	all, ctx := errgroup.WithContext(ctx)
-	all.SetLimit(atOnce)
-	for _, t := range []*store{s.links.rows, s.index.rows, s.expiry.rows, s.owners.rows,
-		s.Keys.rows, s.state, s.Clicks.totals} {
-		all.Go(func() error { return table.Safely(func() error { return do(t, ctx) }) })
-	}
-	return all.Wait()
+	tables := []*store{s.links.rows, s.index.rows, s.expiry.rows, s.owners.rows, s.Keys.rows,
+		s.state, s.Clicks.totals}
+	return concurrently(ctx, len(tables), atOnce, func(ctx context.Context, i int) error {
+		return do(tables[i], ctx)
+	})
 }

@@ -129,7 +129,7 @@ func TestTopLinks(t *testing.T) {
 		t.Errorf("these days were not rolled up: %v", days)
 	}
 
-	// What was read before midnight is told for a minute, and then what the day before has.
+	// What was read before midnight is shown for a minute, and then what the day before has.
 	s := r.open(withCache)
 	r.clock.Advance((today + 1).Start().Add(-time.Second).Sub(r.clock.Now()))
 	for _, test := range []struct{ when, want string }{
@@ -208,7 +208,7 @@ func (r *rig) callsOf(operation string) (n int) {
 	return n
 }
 
-// What is deleted after the top links were found is not told any more.
+// Links that are deleted after the top links were found are not shown any more.
 func TestTopLinksThatAreDeleted(t *testing.T) {
 	t.Parallel()
 	r := newStatsRig(t)
@@ -314,7 +314,7 @@ func TestTopLinksAreKept(t *testing.T) {
 	}
 }
 
-// What is older than it is kept is not told, also while it is there.
+// Days that are no longer kept do not count, even while their tables are there.
 func TestTopLinksOfDaysThatAreNotKept(t *testing.T) {
 	t.Parallel()
 	r := newStatsRig(t)

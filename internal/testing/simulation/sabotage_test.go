@@ -137,7 +137,7 @@ var mutants = []struct{ name, file, from, to string }{
 	{"a day counts each time that it is rolled up", "rollup.go",
 		"(!known || d.totals.Through < g.day.String())", "true"},
 	{"totals that were written beside the end of their link stay", "rollup.go",
-		"return g.each(ctx, g.look)", "return nil"},
+		"return g.each(ctx, g.recheckLink)", "return nil"},
 	{"totals stay of a link that is gone", "reap.go",
 		"return r.s.Clicks.dropCounts(ctx, l.Name)", "return nil"},
 	{"a killed reaper leaves totals", "reap.go",

@@ -143,8 +143,8 @@ func New(c Config) http.Handler {
 	return s
 }
 
-// all returns the routes of the service. Each function has a function.json, which the Functions host
-// reads. Behind the host, web-api gets the paths below /api/ that no other function has.
+// all returns the routes of the service. Each function has a function.json, which the Functions
+// host reads. Behind the host, web-api gets the paths below /api/ that no other function has.
 func (s *service) all() []route {
 	whoMayCount := s.admins
 	if s.PublicStats {

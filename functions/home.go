@@ -136,8 +136,8 @@ var formTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type", 
 		"application/x-www-form-urlencoded. Programs use POST /api/shorten.")
 
 // scheme matches the scheme at the start of a URL, and what is most likely one without its colon.
-// People leave the scheme out, as browsers let them. A colon before a digit introduces a port, so it
-// ends no scheme.
+// People leave the scheme out, as browsers let them. A colon before a digit introduces a port, so
+// it ends no scheme.
 var scheme = regexp.MustCompile(`^(?i:[a-z][a-z0-9+.-]*:(?:\D|$)|[\w+-]*//)`)
 
 // completed returns a pasted URL as browsers complete it.
@@ -151,9 +151,9 @@ func completed(pasted string) string {
 
 var addressInBrackets = regexp.MustCompile(`^\[(?i:[\da-f.]*:[\da-f:.]*)\]`)
 
-// unwrapped returns a text without the white space, invisible characters, quotes and brackets around
-// it. A closing mark goes only with its opening one: some URLs end in one. The script of the page
-// does the same.
+// unwrapped returns a text without the white space, invisible characters, quotes and brackets
+// around it. A closing mark goes only with its opening one: some URLs end in one. The script of the
+// page does the same.
 func unwrapped(s string) string {
 	quote := func(r rune) bool {
 		return unicode.In(r, unicode.Pi, unicode.Pf) || strings.ContainsRune("‚„\"'`＂＇", r)

@@ -203,8 +203,8 @@ func FuzzOpenAPI(f *testing.F) {
 var learnt = regexp.MustCompile(`"(alias|claimToken|id|nextCursor)":"([^"]+)"`)
 
 // Generators of clients make classes without members, values that nobody can send, or errors that
-// nobody can read, of the forms that this test looks for. Values that answers may get more of are no
-// enum: a client that was made before would fail.
+// nobody can read, of the forms that this test looks for. Values that answers may get more of are
+// no enum: a client that was made before would fail.
 func TestOpenAPIForGeneratedClients(t *testing.T) {
 	text, err := os.ReadFile("openapi.json")
 	if err != nil {

@@ -31,8 +31,8 @@ type router struct {
 type route struct {
 	// function is the name of the function in the Functions host, and in telemetry.
 	function string
-	// pattern is a method and a path in lower case, as in http.ServeMux. GET includes HEAD. Without a
-	// method it stands for all. In a router, routes below /api/ have only the path.
+	// pattern is a method and a path in lower case, as in http.ServeMux. GET includes HEAD. Without
+	// a method it stands for all. In a router, routes below /api/ have only the path.
 	pattern string
 	serve   handlerFunc
 	// limit is how long the request may wait for storage: see within. Zero: as long as its function

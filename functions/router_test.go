@@ -144,8 +144,8 @@ func TestRoutesThatAreRefused(t *testing.T) {
 	}
 }
 
-// The Functions host matches requests by the function.json files. They have the same routes, and the
-// timer has the same time.
+// The Functions host matches requests by the function.json files. They have the same routes, and
+// the timer has the same time.
 func TestFunctionFiles(t *testing.T) {
 	folders, err := filepath.Glob("*/function.json")
 	if err != nil || len(folders) == 0 {

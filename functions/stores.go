@@ -106,8 +106,8 @@ type Pinger interface {
 
 // Runner runs the reaper.
 type Runner interface {
-	// Run runs the reaper once, and returns a summary for people. Error: link.ErrLockHeld if another
-	// instance is reaping, which is no failure.
+	// Run runs the reaper once, and returns a summary for people. Error: link.ErrLockHeld if
+	// another instance is reaping, which is no failure.
 	Run(ctx context.Context) (summary string, err error)
 	// Stats returns the statistics of the runs of all instances. Error: link.ErrUnavailable.
 	Stats(ctx context.Context) (link.ReapStats, error)

@@ -489,8 +489,8 @@ func TestTakedown(t *testing.T) {
 	}
 }
 
-// wantTakenDown checks that who cannot change the link "down" of the owner, which was taken down, in
-// any way. Its URL is not barred: shorten goes by the index.
+// wantTakenDown checks that who cannot change the link "down" of the owner, which was taken down,
+// in any way. Its URL is not barred: shorten goes by the index.
 func (r *rig) wantTakenDown(owner, who, token, url string, deleted bool) {
 	t := r.t.(*testing.T)
 	t.Helper()

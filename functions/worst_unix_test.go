@@ -31,8 +31,8 @@ import (
 	"tiney/internal/link"
 )
 
-// No request takes more than worstMemory and worstTime beyond its body and the same request with the
-// least body.
+// No request takes more than worstMemory and worstTime beyond its body and the same request with
+// the least body.
 const worstMemory = 20_000_000
 
 // worstTime is 100 ms of a processor that reads a list of 500,000 numbers in 28 ms, and more of a

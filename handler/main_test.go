@@ -41,8 +41,8 @@ func TestOrphaned(t *testing.T) {
 	})
 }
 
-// A first try needs no setting. It serves on this machine and says how. Its reaper runs, and a stop is
-// as with storage. Metrics are apart.
+// A first try needs no setting. It serves on this machine and says how. Its reaper runs, and a stop
+// is as with storage. Metrics are apart.
 func TestInMemory(t *testing.T) {
 	port, err := freeport.Find()
 	if err != nil {

@@ -101,8 +101,8 @@ func TestReleasePushesTheImage(t *testing.T) {
 	}
 }
 
-// TestReleaseIsImmutable runs the release's step with a stub of gh. A template that names files which
-// somebody can change must not get to the button.
+// TestReleaseIsImmutable runs the release's step with a stub of gh. A template that names files
+// which somebody can change must not get to the button.
 func TestReleaseIsImmutable(t *testing.T) {
 	text := read(t, "../.github/workflows/release.yml")
 	publish, branch := strings.Index(text, "- name: Publish the release"),

@@ -831,8 +831,8 @@ func TestDeployTwoRegions(t *testing.T) {
 	}
 }
 
-// TestDeployAdminKey checks that the first deployment makes a key, that later ones keep what the site
-// has, that a given key wins, and that none is ever printed or an argument.
+// TestDeployAdminKey checks that the first deployment makes a key, that later ones keep what the
+// site has, that a given key wins, and that none is ever printed or an argument.
 func TestDeployAdminKey(t *testing.T) {
 	d := newDeployer(t)
 	t.Parallel()

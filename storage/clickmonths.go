@@ -32,8 +32,8 @@ type monthEntity struct {
 	// Days has the clicks and bots of each day, for statistics of many links: see packDays.
 	Days     []byte
 	DaysType string `json:"Days@odata.type,omitzero"`
-	// Counts has the counts of each day: see packCounts. What does not fit into one property follows
-	// in Counts1, Counts2 and so on.
+	// Counts has the counts of each day: see packCounts. What does not fit into one property
+	// follows in Counts1, Counts2 and so on.
 	Counts     []byte
 	CountsType string                    `json:"Counts@odata.type,omitzero"`
 	More       map[string]jsontext.Value `json:",embed"`

@@ -524,8 +524,8 @@ func TestCountsOfADayThatIsOver(t *testing.T) {
 	}
 }
 
-// newLateRig makes a rig with a process that has saved three clicks on "a" and one on "b" in rows of
-// a day that is over for 24 hours, two more on "a" and one on "b" that are not saved, and one on
+// newLateRig makes a rig with a process that has saved three clicks on "a" and one on "b" in rows
+// of a day that is over for 24 hours, two more on "a" and one on "b" that are not saved, and one on
 // "never", a count that was never sent.
 func newLateRig(t *testing.T) (r *clickRig, c *storage.Clicks, first time.Time) {
 	r = newClickRig(t)

@@ -213,8 +213,8 @@ func TestDaysThatAreNotKept(t *testing.T) {
 	}
 }
 
-// Rows of an earlier link with the alias do not count, neither those of processes nor what was rolled
-// up of them.
+// Rows of an earlier link with the alias do not count, neither those of processes nor what was
+// rolled up of them.
 func TestCountsOfEarlierLinks(t *testing.T) {
 	t.Parallel()
 	r := newStatsRig(t)
@@ -460,8 +460,8 @@ func TestADayIsRolledUpWhileItIsRead(t *testing.T) {
 				want := ""
 				var calls []faultproxy.Call // if no day is rolled up meanwhile
 				for n := 0; n <= len(calls); n++ {
-					// A pass has many calls. Before those for the days that are not rolled up, it is the
-					// same as before the next one.
+					// A pass has many calls. Before those for the days that are not rolled up, it
+					// is the same as before the next one.
 					if n > 0 && what == "Top" && slices.Contains([]string{r.Day(r.day(-1)),
 						r.Day(r.day(0))}, calls[n-1].Target) {
 						continue

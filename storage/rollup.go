@@ -120,7 +120,8 @@ func (r *rollingUp) run(ctx context.Context) error {
 type rollUpProgress struct {
 	PartitionKey, RowKey string
 	Day                  string // "20060102"
-	// Next has for each partition the hex digit of the first group that is not done, "g" if all are.
+	// Next has for each partition the hex digit of the first group that is not done, "g" if all
+	// are.
 	Next string
 }
 

@@ -604,8 +604,8 @@ func TestRollUpGoesByTheClockOfStorage(t *testing.T) {
 	}
 }
 
-// A roll-up is killed after it has written the totals of a link, which ends then. The next one takes
-// away all months that the totals name, and not only that of the day.
+// A roll-up is killed after it has written the totals of a link, which ends then. The next one
+// takes away all months that the totals name, and not only that of the day.
 func TestRollUpTakesAllMonthsAway(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -9,8 +9,8 @@ import (
 
 // Addresses finds the addresses of clients.
 type Addresses struct {
-	// Header is the canonical name of a header with a list. Each proxy appends the address from which
-	// it got the request.
+	// Header is the canonical name of a header with a list. Each proxy appends the address from
+	// which it got the request.
 	Header string
 	Hops   int  // how many proxies are trusted; 0: the address is the connection's
 	Hosted bool // the connection is the Functions host's

@@ -109,8 +109,8 @@ func MakeKey(
 var OwnerAdvice = fmt.Sprintf("The owner must have 1 to %d printable characters, "+
 	"without blanks at its ends, and cannot be *.", link.MaxOwner)
 
-// ValidOwner reports whether an admin may name an owner that is neither the admin nor a group of the
-// admin. "*" is not valid, because it stands for all owners.
+// ValidOwner reports whether an admin may name an owner that is neither the admin nor a group of
+// the admin. "*" is not valid, because it stands for all owners.
 func ValidOwner(owner string) bool {
 	return link.CheckOwner(owner) == nil && strings.TrimSpace(owner) == owner && owner != "*"
 }

@@ -101,8 +101,8 @@ var rules = []rule{
 	{"iphone", iOS | mobile}, {"ipad", iOS | tablet},
 	{"mobile", mobile}, {"smart-tv", television}, {"smarttv", television},
 
-	// Bots. Internet Explorer also says "compatible", Cubot is a maker of phones, and Facebook's apps
-	// name the network: Orange Botswana.
+	// Bots. Internet Explorer also says "compatible", Cubot is a maker of phones, and Facebook's
+	// apps name the network: Orange Botswana.
 	{"compatible", bot}, {"compatible; msie", engine}, {"bot", bot}, {"cubot", 0}, {"botswana", 0},
 	{"agent", bot}, {"crawl", bot}, {"headless", bot}, {"monitor", bot}, {"preview", bot},
 	{"spider", bot},

@@ -176,8 +176,8 @@ func (t *table) read(in io.Reader, start []byte, f Format, yield func(Record) bo
 	}
 }
 
-// separator begins the line that names the separator of the file to spreadsheets. That line is not a
-// record.
+// separator begins the line that names the separator of the file to spreadsheets. That line is not
+// a record.
 const separator = "sep="
 
 // blank reports whether a row is empty or is the line with separator.

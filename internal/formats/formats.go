@@ -17,8 +17,8 @@ import (
 // Record is one link of a file.
 type Record struct {
 	// Line is the line on which the record begins, from 1, or with Entry the number of the entry in
-	// a JSON document. It never decreases. A Bitly link with several aliases becomes several records
-	// with the same Line.
+	// a JSON document. It never decreases. A Bitly link with several aliases becomes several
+	// records with the same Line.
 	Line  int
 	Entry bool
 	// Link has the values of the file, before any rule is applied. It has a long URL. Its Name is
@@ -31,8 +31,8 @@ type Record struct {
 	Domain string
 	// Total has the clicks before the export. Only Clicks, Bots and Last are set.
 	Total clicks.Total
-	// Err is a RecordError or nil. With an error, all other fields are zero, except Line, Entry, and
-	// the name if it is known.
+	// Err is a RecordError or nil. With an error, all other fields are zero, except Line, Entry,
+	// and the name if it is known.
 	Err error
 }
 

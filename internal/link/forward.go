@@ -98,9 +98,9 @@ func (l Link) Target(rest, query string) (target string, ok bool) {
 	return path + fragment, true
 }
 
-// leadsOut reports whether the rest of a path begins with two slashes, or has a piece that browsers,
-// proxies or servers may take for "." or "..": some decode twice, and some end a segment at a
-// backslash or a semicolon.
+// leadsOut reports whether the rest of a path begins with two slashes, or has a piece that
+// browsers, proxies or servers may take for "." or "..": some decode twice, and some end a segment
+// at a backslash or a semicolon.
 func leadsOut(rest string) bool {
 	if strings.HasPrefix(rest, "//") {
 		return true

@@ -116,8 +116,8 @@ func unescapedTwice(s string) string {
 }
 
 // FuzzTarget: whatever follows an alias, a browser goes to the scheme and the host of the long URL,
-// and to a path that begins with that of the long URL, also where a server decodes the rest twice or
-// ends segments at other characters. What is sent is printable ASCII, and the rest as it came.
+// and to a path that begins with that of the long URL, also where a server decodes the rest twice
+// or ends segments at other characters. What is sent is printable ASCII, and the rest as it came.
 func FuzzTarget(f *testing.F) {
 	for _, longURL := range []string{"https://a.example", "https://a.example/p/?a#f",
 		"http://[::1]:8080/p?", "https://ü.example/ä", "HTTPS://A.example:443/%2e%2e/p//"} {

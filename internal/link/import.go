@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// maxBefore is the largest number of clicks of an imported link: the largest whole number up to which
-// every program reads every other one. It leaves room for the clicks that are counted here.
+// maxBefore is the largest number of clicks of an imported link: the largest whole number up to
+// which every program reads every other one. It leaves room for the clicks that are counted here.
 const maxBefore = 1 << 53
 
 // firstDate is the first date that a link may have: lists sort by seconds since then.

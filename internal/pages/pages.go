@@ -40,8 +40,8 @@ func PolicyWith(origins ...string) string {
 //go:embed *.css *.js *.png claims.html link.html qr.html seldom.html select.html transfer.html
 var files embed.FS
 
-// assetNames are the files that pages load. Those in HTML are parts of /manage for views that are not
-// the first one.
+// assetNames are the files that pages load. Those in HTML are parts of /manage for views that are
+// not the first one.
 var assetNames, _ = fs.Glob(files, "*")
 
 // Asset is a file that pages load.
@@ -272,8 +272,8 @@ func hidden(is bool) markup {
 type Site struct {
 	Base    string // the start of the page's domain's short URLs, without a trailing slash
 	Default string // the name of the default domain
-	// Domain is the domain of a page, and Main the Base of the default domain. Both are "" on pages of
-	// the default domain.
+	// Domain is the domain of a page, and Main the Base of the default domain. Both are "" on pages
+	// of the default domain.
 	Domain, Main string
 	Schemes      string        // that owners may use besides http and https, with spaces between them
 	OwnersOnly   bool          // only people who are signed in may shorten URLs
@@ -439,8 +439,8 @@ func split(longURL string) (before, host, after string) {
 // Offer is a link that the page of an error offers to make. The zero Offer offers nothing.
 type Offer struct {
 	Alias string
-	// Domain is the link's, and Main the Base of the default domain, where people sign in. Both are ""
-	// for a link of the default domain.
+	// Domain is the link's, and Main the Base of the default domain, where people sign in. Both are
+	// "" for a link of the default domain.
 	Domain, Main string
 }
 

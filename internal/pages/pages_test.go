@@ -105,9 +105,9 @@ func TestNamesInPagesStandWhereTextsAreHarmless(t *testing.T) {
 	}
 	attribute := regexp.MustCompile(`\s([a-z-]+)="([^"]*\{\{[^"]*)"`)
 	names := regexp.MustCompile(`\{\{\.(\w+)\}\}`)
-	// The root and the start come from the service, an alias has only letters, digits, - and _, a name
-	// also a domain, and a short URL is the service's own. What was asked stands after an alias, and
-	// the query in a fragment.
+	// The root and the start come from the service, an alias has only letters, digits, - and _, a
+	// name also a domain, and a short URL is the service's own. What was asked stands after an
+	// alias, and the query in a fragment.
 	safe := []string{"href Root", "href Start", "href Query", "href Alias", "href Asked",
 		"href ResultAlias", "href Name", "href ResultName", "src Root", "src Name", "href ShortURL",
 		"download Alias", "download ResultAlias", "value LongURL", "value Alias", "data-keep Keep",

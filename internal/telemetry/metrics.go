@@ -10,8 +10,8 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 )
 
-// Metrics are all measurements of one process, under the names in the tags. The zero value is ready.
-// All methods except Take may be called concurrently.
+// Metrics are all measurements of one process, under the names in the tags. The zero value is
+// ready. All methods except Take may be called concurrently.
 type Metrics struct {
 	CacheHit         Counter `name:"cache.hit"`          // links served from the cache while fresh
 	CacheNegativeHit Counter `name:"cache.negative_hit"` // "not found" served from the cache

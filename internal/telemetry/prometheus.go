@@ -14,8 +14,8 @@ import (
 var buckets = []float64{.0001, .0005, .001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60,
 	300}
 
-// Prometheus returns the handler of GET /metrics. It serves every measurement since the start of the
-// process, and those of the Go runtime and the process, in Prometheus' text format
+// Prometheus returns the handler of GET /metrics. It serves every measurement since the start of
+// the process, and those of the Go runtime and the process, in Prometheus' text format
 // (https://prometheus.io/docs/instrumenting/exposition_formats/). Take does not reset them.
 // Prometheus must be called once, before anything is measured.
 func (m *Metrics) Prometheus() http.Handler {

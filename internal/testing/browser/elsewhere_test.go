@@ -136,7 +136,8 @@ func TestOperatorsOwn(t *testing.T) {
 }
 
 // signedIn opens another tab of somebody who is signed in, at an address of /manage. The tab asks
-// the others for the key, and waits for 300 ms. A busy machine may take longer, so it may ask again.
+// the others for the key, and waits for 300 ms. A busy machine may take longer, so it may ask
+// again.
 func (s *site) signedIn(t *testing.T, p *Page, hash string) *Page {
 	t.Helper()
 	tab, tries := p.Tab(t), 0

@@ -48,8 +48,8 @@ func TestKilledInTheMiddleOfAReap(t *testing.T) {
 	p := s.proxy()
 	h := s.hosted(false, p.ConnectionString())
 	live := mustShorten(t, h.URL(), "https://example.com/live")
-	// The run makes 25 calls or so: four of the roll-up, one for the time, six for each link, and one
-	// for the expiry rows of each of two days.
+	// The run makes 25 calls or so: four of the roll-up, one for the time, six for each link, and
+	// one for the expiry rows of each of two days.
 	killAfter(p, h, 14)
 	if _, err := h.FireTimer(ctx, "reaper"); err == nil {
 		t.Error("the run ended although its process was killed")

@@ -98,8 +98,8 @@ func TestExportOfManyLinks(t *testing.T) {
 		tables := httptest.NewServer(endless{links})
 		defer tables.Close()
 		cmd := exec.Command(executable, "export")
-		// With little garbage, links that stay in memory show sooner. The totals of each link take a
-		// call, so that many links take long.
+		// With little garbage, links that stay in memory show sooner. The totals of each link take
+		// a call, so that many links take long.
 		cmd.Env = []string{"GOGC=20", "AzureWebJobsStorage=AccountName=x;AccountKey=eA==;TableEndpoint=" +
 			tables.URL + "/x", "BaseUrl=https://tiney.to"}
 		cmd.Stderr = os.Stderr

@@ -126,8 +126,8 @@ type round struct {
 	client *http.Client
 	quiet  quiet       // read-locked during a request, and locked where there must be none
 	sim    *simulation // nil if the nodes are processes
-	// Some histories are of links of another domain. In others, case does not matter, and one node is
-	// asked in capitals.
+	// Some histories are of links of another domain. In others, case does not matter, and one node
+	// is asked in capitals.
 	domain  string
 	anyCase bool
 	// In others, links are changed more often than followed, and there are few links at a time.

@@ -106,8 +106,9 @@ func (b *bench) measure(ctx context.Context, part func(context.Context) (string,
 }
 
 func (b *bench) build(ctx context.Context) error {
-	// The package is unpacked as for a deployment, in small pieces. After one large write, Linux may
-	// keep an executable in large pages, and count all of it as memory of its process, used or not.
+	// The package is unpacked as for a deployment, in small pieces. After one large write, Linux
+	// may keep an executable in large pages, and count all of it as memory of its process, used or
+	// not.
 	file := filepath.Join(b.dir, "package.zip")
 	target := pack.Target{OS: runtime.GOOS, Arch: runtime.GOARCH}
 	if err := pack.Zip(".", file, target); err != nil {

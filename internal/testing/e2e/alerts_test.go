@@ -345,7 +345,7 @@ func crashes(t *testing.T) {
 		p.cmd.Process.Kill()
 		<-p.exited
 	}
-	wantAlert(t, "crash-loop", phase{items: e.Items(""), faster: 60})
+	wantAlert(t, "crash-loop", phase{items: e.Items(""), faster: 20})
 }
 
 // minutes runs a store in memory for so many minutes of a clock of its own, calls each in each, and

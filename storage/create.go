@@ -331,9 +331,9 @@ func (c *creation) insertAs(ctx context.Context, l link.Link) error {
 	return err
 }
 
-// expiryAt returns when the expiry row of the own link is due.
+// expiryAt returns when the expiry row of the own link is due. Zero: it has none.
 func (c *creation) expiryAt() time.Time {
-	if c.own.ExpiresAt.Before(c.notBefore) {
+	if !c.own.ExpiresAt.IsZero() && c.own.ExpiresAt.Before(c.notBefore) {
 		return c.notBefore
 	}
 	return c.own.ExpiresAt
@@ -468,9 +468,5 @@ func (c *creation) repair(ctx context.Context) {
 	if !c.until.stopped() {
 		return
 	}
-	var due time.Time
-	if !c.own.ExpiresAt.IsZero() {
-		due = c.expiryAt()
-	}
-	c.s.repair(ctx, due, c.own.Link, c.own.Link, c.want.Name.Alias() == "")
+	c.s.repair(ctx, c.expiryAt(), c.own.Link, c.own.Link, c.want.Name.Alias() == "")
 }

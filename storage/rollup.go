@@ -573,9 +573,7 @@ func (c *Clicks) dropMonth(ctx context.Context, of subject, month string) error 
 	if whose, _ := decodeDays(row); whose != of {
 		return nil
 	}
-	// Not by the store, which would create the table.
-	_, err = c.tables.month(month).table.Write(ctx,
-		table.NewDelete(clickHash(of.name), of.name, etag))
+	err = c.tables.month(month).reading().delete(ctx, rowKey{clickHash(of.name), of.name, etag})
 	if errors.Is(err, table.ErrNoTable) {
 		return nil
 	}

@@ -80,7 +80,7 @@ func (t *Table) newBatch(writes []Write) (*batch, error) {
 		if err != nil || k.PartitionKey == "" || k.RowKey == "" {
 			return nil, errors.New("a row without keys")
 		}
-		if w.Kind >= Replace && w.Read == "" {
+		if w.Conditional() && w.Read == "" {
 			return nil, errors.New("a write without an ETag")
 		}
 		text = fmt.Appendf(text, "--changeset_%s\r\nContent-Transfer-Encoding: binary\r\n"+
@@ -92,7 +92,7 @@ func (t *Table) newBatch(writes []Write) (*batch, error) {
 		}
 		text = fmt.Appendf(text, "%s HTTP/1.1\r\nAccept: application/json;"+
 			"odata=minimalmetadata\r\nDataServiceVersion: 3.0\r\n", t.service.query)
-		if w.Kind >= Replace {
+		if w.Conditional() {
 			text = fmt.Appendf(text, "If-Match: %s\r\n", w.Read)
 		}
 		if w.Kind == Insert {

@@ -14,12 +14,12 @@ import (
 	"tiney/internal/clicks"
 	"tiney/internal/link"
 	"tiney/internal/testing/teststore"
-	"tiney/storage"
+	"tiney/storage/counts"
 )
 
 // recorded are the clicks of a store. Tests see each one, and can hold up what reads them.
 type recorded struct {
-	*storage.Clicks
+	*counts.Clicks
 	store *teststore.Store
 
 	mu      sync.Mutex

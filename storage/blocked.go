@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"tiney/internal/link"
+	"tiney/storage/concurrent"
 	"tiney/storage/table"
 )
 
@@ -36,8 +37,8 @@ const (
 // storage fails. So an outage stops no link that is cached.
 type Blocked struct {
 	config  *Config
-	rows    *store
-	second  *store // copy of rows in the second region; nil without one
+	rows    *table.Store
+	second  *table.Store // copy of rows in the second region; nil without one
 	changes *changes
 
 	hosts  atomic.Pointer[link.Hosts] // a map is never changed, only replaced
@@ -50,7 +51,7 @@ type Blocked struct {
 	failed atomic.Int64
 	reads  singleflight.Group
 	// held during a write, so that what is known here of a host is what was written last
-	writing mutex
+	writing concurrent.Mutex
 
 	mu      sync.Mutex // held while hosts or what follows are replaced
 	reading bool       // from rows
@@ -64,8 +65,8 @@ type hostChanged struct {
 	blocked bool
 }
 
-func newBlocked(config *Config, rows *store, changes *changes) *Blocked {
-	b := &Blocked{config: config, rows: rows, changes: changes, writing: newMutex()}
+func newBlocked(config *Config, rows *table.Store, changes *changes) *Blocked {
+	b := &Blocked{config: config, rows: rows, changes: changes, writing: concurrent.NewMutex()}
 	b.hosts.Store(&link.Hosts{})
 	doubt := func() { b.stale.Store(true) }
 	changes.subscribe(subscriber{
@@ -217,9 +218,9 @@ func (b *Blocked) readCopy(ctx context.Context) {
 	}
 }
 
-func (b *Blocked) readFrom(ctx context.Context, t *store) (link.Hosts, error) {
+func (b *Blocked) readFrom(ctx context.Context, t *table.Store) (link.Hosts, error) {
 	hosts := link.Hosts{}
-	err := table.Safely(func() error {
+	err := concurrent.Safely(func() error {
 		return scanBlocked(ctx, t, []string{"RowKey"}, func(e blockedEntity) {
 			hosts[link.Host(e.RowKey)] = struct{}{}
 		})
@@ -228,9 +229,10 @@ func (b *Blocked) readFrom(ctx context.Context, t *store) (link.Hosts, error) {
 }
 
 // scanBlocked calls do for the row of each host, with these properties.
-func scanBlocked(ctx context.Context, t *store, properties []string, do func(blockedEntity)) error {
+func scanBlocked(ctx context.Context, t *table.Store, properties []string,
+	do func(blockedEntity)) error {
 	q := table.Query{Range: table.Range{Partition: blockedPartition}, Properties: properties}
-	return t.list(ctx, q, func(page [][]byte) error {
+	return t.List(ctx, q, func(page [][]byte) error {
 		for _, data := range page {
 			var e blockedEntity
 			if err := json.Unmarshal(data, &e); err != nil {
@@ -269,8 +271,8 @@ func (b *Blocked) learn(h link.Host, blocked bool) {
 func (b *Blocked) Add(ctx context.Context, h link.Host) error {
 	return b.write(ctx, h, func(ctx context.Context) error {
 		e := blockedEntity{PartitionKey: blockedPartition, RowKey: string(h)}
-		e.CreatedAt, e.CreatedAtType = dateTime(b.config.Now().Truncate(time.Second))
-		_, err := b.rows.write(ctx, table.Insert, encode(e), "")
+		e.CreatedAt, e.CreatedAtType = table.DateTime(b.config.Now().Truncate(time.Second))
+		_, err := b.rows.Write(ctx, table.Insert, table.Encode(e), "")
 		if errors.Is(err, table.ErrExists) {
 			err = nil // the host was blocked already, and keeps its time
 		}
@@ -285,14 +287,15 @@ func (b *Blocked) Add(ctx context.Context, h link.Host) error {
 // Errors: link.ErrNotBlocked, link.ErrUnavailable.
 func (b *Blocked) Remove(ctx context.Context, h link.Host) error {
 	return b.write(ctx, h, func(ctx context.Context) error {
-		_, etag, err := b.rows.get(ctx, blockedPartition, string(h))
+		_, etag, err := b.rows.Get(ctx, blockedPartition, string(h))
 		if errors.Is(err, table.ErrGone) {
 			b.learn(h, false) // an earlier Remove may have got no response
 			return link.ErrNotBlocked
 		}
 		if err == nil {
 			// By its ETag, or a try that arrives late would end a later block.
-			err = b.rows.delete(ctx, rowKey{blockedPartition, string(h), etag})
+			err = b.rows.Delete(ctx,
+				table.Key{Partition: blockedPartition, Row: string(h), ETag: etag})
 		}
 		if err == nil {
 			b.learn(h, false)
@@ -309,8 +312,8 @@ func (b *Blocked) write(ctx context.Context, h link.Host,
 	change func(context.Context) error) error {
 	d, ctx, cancel := b.config.startWrite(ctx)
 	defer cancel()
-	b.writing.lock()
-	defer b.writing.unlock()
+	b.writing.Lock()
+	defer b.writing.Unlock()
 	announce := func(ctx context.Context) error {
 		return b.changes.announce(ctx, hostChange+string(h))
 	}

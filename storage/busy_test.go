@@ -77,7 +77,7 @@ func newBusySite(b *testing.B) *busySite {
 	s.names = slices.Compact(s.names)
 	s.places = random.Perm(len(s.names))
 	open := s.config.Open
-	s.config.Open = func(name string) storage.Table {
+	s.config.Open = func(name string) table.Table {
 		day, isDay := clicks.ParseDay(strings.TrimPrefix(name, s.Clicks))
 		return &busyTable{open(name), s, day, isDay}
 	}
@@ -177,7 +177,7 @@ var busyFrom = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // busyTable is a table of a busy site. The table below it, in memory, has no rows if it is that of
 // links or of a day.
 type busyTable struct {
-	storage.Table
+	table.Table
 	site  *busySite
 	day   clicks.Day
 	isDay bool

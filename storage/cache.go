@@ -17,6 +17,7 @@ import (
 	"tiney/internal/clicks"
 	"tiney/internal/link"
 	"tiney/internal/telemetry"
+	"tiney/storage/concurrent"
 )
 
 const (
@@ -277,10 +278,8 @@ func (c *cache) get(ctx context.Context, a link.Name) (linkRow, error) {
 
 // read asks the table, and serves old if the table does not respond. old may be nil.
 func (c *cache) read(ctx context.Context, a link.Name, old *entry) (linkRow, error) {
-	result := shared(ctx, &c.reads, string(a), c.timeout, func(ctx context.Context) (linkRow,
-		error) {
-		return c.refresh(ctx, a)
-	})
+	result := concurrent.Share(ctx, &c.reads, string(a), c.timeout,
+		func(ctx context.Context) (linkRow, error) { return c.refresh(ctx, a) })
 	var enough <-chan time.Time
 	if old != nil {
 		enough = time.After(c.staleWait)

@@ -12,6 +12,7 @@ import (
 
 	"tiney/internal/link"
 	"tiney/internal/telemetry"
+	"tiney/storage/concurrent"
 	"tiney/storage/table"
 )
 
@@ -39,7 +40,7 @@ const (
 // requests.
 type changes struct {
 	config      *Config
-	rows        *store
+	rows        *table.Store
 	subscribers []subscriber
 
 	// All times are in Unix nanoseconds.
@@ -60,7 +61,7 @@ type subscriber struct {
 	end    func(ctx context.Context, name string) error // its announcement is about to be deleted
 }
 
-func newChanges(config *Config, rows *store) *changes {
+func newChanges(config *Config, rows *table.Store) *changes {
 	c := &changes{config: config, rows: rows}
 	c.polled.Store(config.Now().UnixNano()) // nothing was cached before
 	return c
@@ -101,7 +102,7 @@ func (c *changes) announce(ctx context.Context, names ...string) error {
 		row["RowKey"], row["Names"] = now.Format(changesSecond)+severalChanges+id,
 			strings.Join(names, "\n")
 	}
-	_, err := c.rows.write(ctx, table.Upsert, encode(row), "")
+	_, err := c.rows.Write(ctx, table.Upsert, table.Encode(row), "")
 	return err
 }
 
@@ -162,9 +163,10 @@ func (c *changes) follow(ctx context.Context) {
 
 // poll asks for the changes since the last successful poll. Concurrent callers share one poll.
 func (c *changes) poll(ctx context.Context) <-chan singleflight.Result {
-	return shared(ctx, &c.polling, "", c.config.Timeout, func(ctx context.Context) (any, error) {
+	return concurrent.Share(ctx, &c.polling, "", c.config.Timeout, func(ctx context.Context) (any,
+		error) {
 		begin, last := c.config.Now(), time.Unix(0, c.polled.Load())
-		err := table.Safely(func() error { return c.ask(ctx, begin, last) })
+		err := concurrent.Safely(func() error { return c.ask(ctx, begin, last) })
 		c.config.Metrics.ChangesPolls.Add(1)
 		if err == nil {
 			c.polled.Store(begin.UnixNano())
@@ -198,8 +200,8 @@ func (c *changes) ask(ctx context.Context, begin, last time.Time) error {
 	// The two ranges are read one after the other: for one query with "or" between them, the
 	// service would read the whole table.
 	for _, r := range []table.Range{{Partition: minute, From: from.Format(changesSecond)},
-		{After: minute, Before: beyond(changesPrefix)}} {
-		if err := c.rows.list(ctx, table.Query{Range: r}, c.forgetAll); err != nil {
+		{After: minute, Before: table.Beyond(changesPrefix)}} {
+		if err := c.rows.List(ctx, table.Query{Range: r}, c.forgetAll); err != nil {
 			return err
 		}
 	}
@@ -213,15 +215,15 @@ func (c *changes) ask(ctx context.Context, begin, last time.Time) error {
 
 // forgetAll forgets what the rows of a page announce.
 func (c *changes) forgetAll(page [][]byte) error {
-	rows, err := c.rows.decode(page)
+	rows, err := c.rows.Decode(page)
 	for _, r := range rows {
-		name := changeIn(r.key)
+		name := changeIn(r.Row)
 		if !strings.HasPrefix(name, severalChanges) {
 			c.forget(name)
 			continue
 		}
 		var several struct{ Names string }
-		if err := json.Unmarshal(r.data, &several); err != nil {
+		if err := json.Unmarshal(r.Data, &several); err != nil {
 			return fmt.Errorf("a row of changes: %w: %w", link.ErrUnavailable, err)
 		}
 		for name := range strings.SplitSeq(several.Names, "\n") {
@@ -235,9 +237,9 @@ func (c *changes) forgetAll(page [][]byte) error {
 func (c *changes) drop(ctx context.Context, now time.Time) error {
 	before := now.Add(-changesKept).UTC().Format(changesMinute)
 	dropped := table.Range{From: changesPrefix, Before: changesPrefix + before}
-	return c.rows.deleteRange(ctx, dropped, func(rows []listedRow) error {
+	return c.rows.DeleteRange(ctx, dropped, func(rows []table.Listed) error {
 		for _, r := range rows {
-			if s, rest := c.of(changeIn(r.key)); s.end != nil {
+			if s, rest := c.of(changeIn(r.Row)); s.end != nil {
 				if err := s.end(ctx, rest); err != nil {
 					return err
 				}

@@ -13,8 +13,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"golang.org/x/sync/errgroup"
 
-	"tiney/internal/clicks"
 	"tiney/internal/link"
+	"tiney/storage/concurrent"
+	"tiney/storage/counts"
 	"tiney/storage/table"
 )
 
@@ -47,12 +48,10 @@ const (
 )
 
 const (
-	checkConcurrency = inBackground // rows that are looked at again at the same time
+	checkConcurrency = concurrent.InBackground // rows that are looked at again at the same time
 	// changesLate is the age at which the reaper must have deleted an announcement and the row of a
-	// revoked key, and visitorKeysLate that of a day's key since its day began. Only complete runs
-	// delete them.
-	changesLate     = 2 * changesKept
-	visitorKeysLate = 24*time.Hour + rollUpAfter + 24*time.Hour
+	// revoked key. Only complete runs delete them.
+	changesLate = 2 * changesKept
 )
 
 // CheckConfig says what Check does.
@@ -119,7 +118,7 @@ func (s *Links) Check(ctx context.Context, config CheckConfig) (CheckResult, err
 	c := &checking{s: s, config: config, now: now, seed: maphash.MakeSeed(),
 		done: CheckResult{Rows: map[string]int64{}}}
 	for _, step := range []func(context.Context) error{c.readLinks, c.checkExpiry, c.checkOwners,
-		c.checkLinks, c.checkIndex, c.checkTotals, c.checkKeys, c.checkState, c.checkClicks} {
+		c.checkLinks, c.checkIndex, c.checkCounts, c.checkKeys, c.checkState} {
 		if err = step(ctx); err != nil {
 			break
 		}
@@ -133,16 +132,16 @@ func (s *Links) Check(ctx context.Context, config CheckConfig) (CheckResult, err
 func (s *Links) tablesExist(ctx context.Context) error {
 	var mu sync.Mutex
 	var missing []string
-	err := s.eachTable(ctx, -1, func(t *store, ctx context.Context) error {
-		err := t.table.List(ctx, table.Query{PageSize: 1},
-			func([][]byte) error { return errEnough })
+	err := s.eachTable(ctx, -1, func(t *table.Store, ctx context.Context) error {
+		err := t.Table.List(ctx, table.Query{PageSize: 1},
+			func([][]byte) error { return table.ErrEnough })
 		if errors.Is(err, table.ErrNoTable) {
 			mu.Lock()
 			defer mu.Unlock()
-			missing = append(missing, t.table.Name())
+			missing = append(missing, t.Table.Name())
 			return nil
 		}
-		if errors.Is(err, errEnough) {
+		if errors.Is(err, table.ErrEnough) {
 			err = nil
 		}
 		return err
@@ -212,47 +211,47 @@ func (c *checking) print(texts ...string) uint64 {
 
 // rule says what is right in a table.
 type rule struct {
-	table      *store
+	table      *table.Store
 	properties []string // that are read of each row; none: all
 	// wrong says what is wrong with a row in itself, which is then damaged. It cannot be repaired,
 	// since its right content is unknown.
-	wrong   func(listedRow) string
+	wrong   func(table.Listed) string
 	damaged Damage
-	note    func(listedRow) // is called once with each row; may be nil
+	note    func(table.Listed) // is called once with each row; may be nil
 	// fits reports whether a row fits to the others that were read. If not, the row is read again,
 	// and recheck reports what is wrong by what the tables say now. Both may be nil.
-	fits    func(listedRow) bool
-	recheck func(context.Context, listedRow) error
+	fits    func(table.Listed) bool
+	recheck func(context.Context, table.Listed) error
 }
 
 // check reads a table, and reports the rows that break its rule.
 func (c *checking) check(ctx context.Context, rule rule) error {
-	suspicious := func(r listedRow) bool {
+	suspicious := func(r table.Listed) bool {
 		if rule.note != nil {
 			rule.note(r)
 		}
 		return rule.wrong(r) != "" || rule.fits != nil && !rule.fits(r) && c.old(r)
 	}
 	return c.scan(ctx, rule.table, rule.properties, suspicious, func(ctx context.Context,
-		r listedRow) error {
-		data, etag, err := rule.table.get(ctx, r.partition, r.key)
+		r table.Listed) error {
+		data, etag, err := rule.table.Get(ctx, r.Partition, r.Row)
 		if err != nil {
 			if errors.Is(err, table.ErrGone) {
 				err = nil
 			}
 			return err
 		}
-		rows, err := rule.table.decode([][]byte{data})
+		rows, err := rule.table.Decode([][]byte{data})
 		if err != nil {
 			return err
 		}
 		r = rows[0]
-		r.etag = etag
+		r.ETag = etag
 		switch what := rule.wrong(r); {
 		case !c.old(r):
 			return nil
 		case what != "":
-			return c.found(ctx, rule.damaged, rule.table, r.rowKey, nil, "%s", what)
+			return c.found(ctx, rule.damaged, rule.table, r.Key, nil, "%s", what)
 		case rule.fits != nil && !rule.fits(r):
 			return rule.recheck(ctx, r)
 		}
@@ -262,12 +261,12 @@ func (c *checking) check(ctx context.Context, rule rule) error {
 
 // scan reads a table, with the named properties, or all if there are none. It calls look for each
 // row that see returns true for.
-func (c *checking) scan(ctx context.Context, t *store, properties []string,
-	see func(listedRow) bool, look func(context.Context, listedRow) error) error {
+func (c *checking) scan(ctx context.Context, t *table.Store, properties []string,
+	see func(table.Listed) bool, look func(context.Context, table.Listed) error) error {
 	rows := int64(0)
-	defer func() { c.done.Rows[t.table.Name()] = rows }() // set, not added: links are read twice
-	return t.table.List(ctx, table.Query{Properties: properties}, func(listed [][]byte) error {
-		page, err := t.decode(listed)
+	defer func() { c.done.Rows[t.Table.Name()] = rows }() // set, not added: links are read twice
+	return t.Table.List(ctx, table.Query{Properties: properties}, func(listed [][]byte) error {
+		page, err := t.Decode(listed)
 		if err != nil {
 			return err
 		}
@@ -276,21 +275,21 @@ func (c *checking) scan(ctx context.Context, t *store, properties []string,
 		for _, r := range page {
 			if see(r) {
 				all.Go(func() error {
-					return table.Safely(func() error { return look(looking, r) })
+					return concurrent.Safely(func() error { return look(looking, r) })
 				})
 			}
 		}
 		err = all.Wait()
 		if rows += int64(len(page)); c.config.Read != nil {
-			c.config.Read(t.table.Name(), rows)
+			c.config.Read(t.Table.Name(), rows)
 		}
 		return err
 	})
 }
 
 // old reports whether a row may be judged, and counts it if not.
-func (c *checking) old(r listedRow) bool {
-	if c.config.MinAge == 0 || r.writtenAt.Before(c.now.Add(-c.config.MinAge)) {
+func (c *checking) old(r table.Listed) bool {
+	if c.config.MinAge == 0 || r.WrittenAt.Before(c.now.Add(-c.config.MinAge)) {
 		return true
 	}
 	c.mu.Lock()
@@ -303,7 +302,7 @@ func (c *checking) old(r listedRow) bool {
 // it exists, and judge whether that and what it says may be judged.
 func (c *checking) link(ctx context.Context, a link.Name) (l linkRow, there, judge bool,
 	err error) {
-	data, etag, err := c.s.links.rows.get(ctx, linkPartition(a), string(a))
+	data, etag, err := c.s.links.rows.Get(ctx, linkPartition(a), string(a))
 	if errors.Is(err, table.ErrGone) {
 		return l, false, true, nil
 	}
@@ -313,7 +312,7 @@ func (c *checking) link(ctx context.Context, a link.Name) (l linkRow, there, jud
 	if l, err = decodeLink(data, a, etag); err != nil {
 		return l, true, false, nil // a damaged link does not say which rows belong to it
 	}
-	rows, err := c.s.links.rows.decode([][]byte{data})
+	rows, err := c.s.links.rows.Decode([][]byte{data})
 	return l, true, err == nil && c.old(rows[0]), err
 }
 
@@ -321,9 +320,9 @@ var errMeanwhile = errors.New("another process has changed it meanwhile; check a
 
 // found reports a damaged row, and repairs it if the config says so and repair is not nil. It
 // returns only the error of ctx.
-func (c *checking) found(ctx context.Context, damage Damage, t *store, row rowKey,
+func (c *checking) found(ctx context.Context, damage Damage, t *table.Store, row table.Key,
 	repair func(context.Context) error, detail string, args ...any) error {
-	f := Finding{Damage: damage, Table: t.table.Name(), Partition: row.partition, Row: row.key,
+	f := Finding{Damage: damage, Table: t.Table.Name(), Partition: row.Partition, Row: row.Row,
 		Detail: fmt.Sprintf(detail, args...)}
 	if c.config.Repair && repair != nil {
 		if f.Err = repair(ctx); errors.Is(f.Err, table.ErrChanged) {
@@ -348,19 +347,19 @@ func (c *checking) found(ctx context.Context, damage Damage, t *store, row rowKe
 }
 
 // drop returns the repair that deletes a row as it was read.
-func drop(t *store, r listedRow) func(context.Context) error {
-	return func(ctx context.Context) error { return t.delete(ctx, r.rowKey) }
+func drop(t *table.Store, r table.Listed) func(context.Context) error {
+	return func(ctx context.Context) error { return t.Delete(ctx, r.Key) }
 }
 
-func wrongLink(r listedRow) string {
-	a, ok := link.ParseName(r.key)
+func wrongLink(r table.Listed) string {
+	a, ok := link.ParseName(r.Row)
 	switch {
 	case !ok:
 		return "its RowKey is no alias"
-	case r.partition != linkPartition(a):
+	case r.Partition != linkPartition(a):
 		return "it is not in the partition of its alias, so nobody finds it"
 	}
-	if _, err := decodeLink(r.data, a, ""); err != nil {
+	if _, err := decodeLink(r.Data, a, ""); err != nil {
 		return "it is no link: no long URL, or a value of the wrong type"
 	}
 	return ""
@@ -369,27 +368,27 @@ func wrongLink(r listedRow) string {
 // readLinks collects which rows must be there for the links.
 func (c *checking) readLinks(ctx context.Context) error {
 	var live prints // index keys of live links, once for each link
-	err := c.scan(ctx, c.s.links.rows, linkProperties(), func(r listedRow) bool {
-		a := link.Name(r.key)
-		if r.partition == linkPartition(a) {
-			c.aliases.add(c.print(r.key))
+	err := c.scan(ctx, c.s.links.rows, linkProperties(), func(r table.Listed) bool {
+		a := link.Name(r.Row)
+		if r.Partition == linkPartition(a) {
+			c.aliases.add(c.print(r.Row))
 		}
 		if wrongLink(r) != "" {
 			return false
 		}
-		l, _ := decodeLink(r.data, a, "")
+		l, _ := decodeLink(r.Data, a, "")
 		if c.config.Link != nil {
 			c.config.Link(l.Link)
 		}
 		rows := c.s.rowsOf(l.Link)
 		if rows.index != "" {
-			c.indexed.add(c.print(r.key, rows.index))
+			c.indexed.add(c.print(r.Row, rows.index))
 		}
 		if l.State(c.now) == link.StateLive {
 			live.add(c.print(rows.index))
 		}
-		if rows.listed.key != "" {
-			c.owned.add(c.print(rows.listed.partition, rows.listed.key))
+		if rows.listed.Row != "" {
+			c.owned.add(c.print(rows.listed.Partition, rows.listed.Row))
 		}
 		return false
 	}, nil)
@@ -404,17 +403,17 @@ func (c *checking) readLinks(ctx context.Context) error {
 
 // checkLinks checks that each link has the rows that it needs, once those were read.
 func (c *checking) checkLinks(ctx context.Context) error {
-	linkOf := func(r listedRow) linkRow {
-		l, _ := decodeLink(r.data, link.Name(r.key), r.etag)
+	linkOf := func(r table.Listed) linkRow {
+		l, _ := decodeLink(r.Data, link.Name(r.Row), r.ETag)
 		return l
 	}
 	err := c.check(ctx, rule{table: c.s.links.rows, properties: linkProperties(),
 		wrong: wrongLink, damaged: LinkDamaged,
-		fits: func(r listedRow) bool {
+		fits: func(r table.Listed) bool {
 			l := linkOf(r)
 			return c.ends(l) && c.isListed(l)
 		},
-		recheck: func(ctx context.Context, r listedRow) error {
+		recheck: func(ctx context.Context, r table.Listed) error {
 			return c.recheckLink(ctx, linkOf(r))
 		},
 	})
@@ -446,14 +445,15 @@ func (c *checking) ends(l linkRow) bool {
 // or if a reaper is about to look at the link.
 func (c *checking) isListed(l linkRow) bool {
 	row := c.s.rowsOf(l.Link).listed
-	return row.key == "" || c.listed.has(c.print(row.partition, row.key)) ||
+	return row.Row == "" || c.listed.has(c.print(row.Partition, row.Row)) ||
 		c.due.has(c.print(string(l.Name)))
 }
 
 func (c *checking) recheckLink(ctx context.Context, l linkRow) error {
-	row, rows := rowKey{linkPartition(l.Name), string(l.Name), l.etag}, c.s.rowsOf(l.Link)
-	lacks := func(t *store, partition, key string) (bool, error) {
-		_, _, err := t.get(ctx, partition, key)
+	row := table.Key{Partition: linkPartition(l.Name), Row: string(l.Name), ETag: l.etag}
+	rows := c.s.rowsOf(l.Link)
+	lacks := func(t *table.Store, partition, key string) (bool, error) {
+		_, _, err := t.Get(ctx, partition, key)
 		if !errors.Is(err, table.ErrGone) {
 			return false, err
 		}
@@ -480,8 +480,8 @@ func (c *checking) recheckLink(ctx context.Context, l linkRow) error {
 	if c.isListed(l) {
 		return nil
 	}
-	if missing, err := lacks(c.s.owners.rows, rows.listed.partition,
-		rows.listed.key); err != nil || !missing {
+	if missing, err := lacks(c.s.owners.rows, rows.listed.Partition,
+		rows.listed.Row); err != nil || !missing {
 		return err
 	}
 	return c.found(ctx, LinkNotListed, c.s.links.rows, row, func(ctx context.Context) error {
@@ -489,17 +489,17 @@ func (c *checking) recheckLink(ctx context.Context, l linkRow) error {
 	}, "its owner's list lacks it")
 }
 
-func wrongIndex(r listedRow) string {
-	if len(r.key) != hashLength || strings.Trim(r.key, "0123456789abcdef") != "" ||
-		r.partition != indexPartition(r.key) {
+func wrongIndex(r table.Listed) string {
+	if len(r.Row) != hashLength || strings.Trim(r.Row, "0123456789abcdef") != "" ||
+		r.Partition != indexPartition(r.Row) {
 		return "its keys are not those of a hash, so nobody finds it"
 	}
 	return ""
 }
 
-func indexedAlias(r listedRow) string {
+func indexedAlias(r table.Listed) string {
 	var e indexEntity
-	_ = json.Unmarshal(r.data, &e) // a row that does not parse names no alias
+	_ = json.Unmarshal(r.Data, &e) // a row that does not parse names no alias
 	return e.Alias
 }
 
@@ -507,19 +507,19 @@ func (c *checking) checkIndex(ctx context.Context) error {
 	err := c.check(ctx, rule{table: c.s.index.rows,
 		properties: []string{"PartitionKey", "RowKey", "Timestamp", "Alias"},
 		wrong:      wrongIndex, damaged: IndexDamaged,
-		fits: func(r listedRow) bool {
-			print := c.print(indexedAlias(r), r.key)
+		fits: func(r table.Listed) bool {
+			print := c.print(indexedAlias(r), r.Row)
 			return c.indexed.has(print) || c.guards.has(print)
 		}, recheck: c.recheckIndex})
 	c.indexed, c.guards = nil, nil
 	return err
 }
 
-func (c *checking) recheckIndex(ctx context.Context, r listedRow) error {
+func (c *checking) recheckIndex(ctx context.Context, r table.Listed) error {
 	t := c.s.index.rows
 	a, ok := link.ParseName(indexedAlias(r))
 	if !ok {
-		return c.found(ctx, IndexWithoutLink, t, r.rowKey, drop(t, r), "it names no alias")
+		return c.found(ctx, IndexWithoutLink, t, r.Key, drop(t, r), "it names no alias")
 	}
 	l, there, judge, err := c.link(ctx, a)
 	remove := func(ctx context.Context) error {
@@ -528,7 +528,7 @@ func (c *checking) recheckIndex(ctx context.Context, r listedRow) error {
 		}
 		// An edit may have given the link this URL just before, and have relied on the row.
 		now, err := c.s.read(ctx, a)
-		if err == nil && now.DeletedAt.IsZero() && indexKey(now.Link) == r.key {
+		if err == nil && now.DeletedAt.IsZero() && indexKey(now.Link) == r.Row {
 			return c.s.claimGuarded(ctx, now.Link)
 		}
 		if decided(err) {
@@ -540,23 +540,23 @@ func (c *checking) recheckIndex(ctx context.Context, r listedRow) error {
 	case !judge:
 		return err
 	case !there || l.GoneReason != link.StateLive:
-		return c.found(ctx, IndexWithoutLink, t, r.rowKey, remove,
+		return c.found(ctx, IndexWithoutLink, t, r.Key, remove,
 			"it names %s, and there is no such link", a)
-	case indexKey(l.Link) != r.key:
-		return c.found(ctx, IndexOfAnother, t, r.rowKey, remove,
+	case indexKey(l.Link) != r.Row:
+		return c.found(ctx, IndexOfAnother, t, r.Key, remove,
 			"it names %s, a link of another URL or owner", a)
 	}
 	return nil
 }
 
 // readExpiry reads an expiry row.
-func readExpiry(r listedRow) expiryRow {
-	e := decodeExpired([][]byte{r.data})[0]
-	e.rowKey = r.rowKey
+func readExpiry(r table.Listed) expiryRow {
+	e := decodeExpired([][]byte{r.Data})[0]
+	e.Key = r.Key
 	return e
 }
 
-func wrongExpiry(r listedRow) string {
+func wrongExpiry(r table.Listed) string {
 	e := readExpiry(r)
 	a, ok := link.ParseName(string(e.alias))
 	partition, key := expiryKey(e.expiresAt, a)
@@ -565,7 +565,7 @@ func wrongExpiry(r listedRow) string {
 		return "it names no alias, and makes each run of the reaper fail once it is due"
 	case e.expiresAt.IsZero():
 		return "it has no time, and makes each run of the reaper fail once its key is due"
-	case r.partition != partition || r.key != key:
+	case r.Partition != partition || r.Row != key:
 		return "its keys are not those of its time and alias"
 	}
 	return ""
@@ -575,7 +575,7 @@ func (c *checking) checkExpiry(ctx context.Context) error {
 	t := c.s.expiry.rows
 	err := c.check(ctx, rule{table: t, wrong: wrongExpiry, damaged: ExpiryDamaged,
 		note: c.noteExpiry,
-		fits: func(r listedRow) bool {
+		fits: func(r table.Listed) bool {
 			e := readExpiry(r)
 			byNow := c.now // rows that are due are left to the reaper
 			if len(e.keys) > 0 {
@@ -584,32 +584,32 @@ func (c *checking) checkExpiry(ctx context.Context) error {
 			}
 			return !e.expiresAt.After(byNow) || c.aliases.has(c.print(string(e.alias)))
 		},
-		recheck: func(ctx context.Context, r listedRow) error {
+		recheck: func(ctx context.Context, r table.Listed) error {
 			d, reaping := &dueRow{expiryRow: readExpiry(r)}, &reaping{s: c.s}
 			if _, there, _, err := c.link(ctx, d.alias); there || err != nil {
 				return err
 			}
-			return c.found(ctx, ExpiryWithoutLink, t, r.rowKey, func(ctx context.Context) error {
+			return c.found(ctx, ExpiryWithoutLink, t, r.Key, func(ctx context.Context) error {
 				seen, err := reaping.readGuarded(ctx, d)
 				if err == nil {
 					err = reaping.dropStale(ctx, d, seen)
 				}
 				if err == nil {
-					err = c.s.Clicks.dropCounts(ctx, d.alias)
+					err = c.s.Clicks.Drop(ctx, d.alias)
 				}
 				if err != nil {
 					return err
 				}
-				return c.s.expiry.delete(ctx, d.rowKey)
+				return c.s.expiry.delete(ctx, d.Key)
 			}, "there is no link %s", d.alias)
 		}})
 	sorted(c.expiries, c.ending, c.guards, c.due)
 	return err
 }
 
-func (c *checking) noteExpiry(r listedRow) {
+func (c *checking) noteExpiry(r table.Listed) {
 	e := readExpiry(r)
-	c.expiries.add(c.print(r.partition, r.key))
+	c.expiries.add(c.print(r.Partition, r.Row))
 	c.ending.add(c.print(string(e.alias)))
 	for _, key := range e.keys {
 		c.guards.add(c.print(string(e.alias), key))
@@ -631,86 +631,58 @@ func (c *checking) noteExpiry(r listedRow) {
 func (c *checking) checkOwners(ctx context.Context) error {
 	err := c.check(ctx, rule{table: c.s.owners.rows,
 		properties: []string{"PartitionKey", "RowKey", "Timestamp"},
-		wrong:      func(listedRow) string { return "" },
-		note:       func(r listedRow) { c.listed.add(c.print(r.partition, r.key)) },
-		fits: func(r listedRow) bool {
+		wrong:      func(table.Listed) string { return "" },
+		note:       func(r table.Listed) { c.listed.add(c.print(r.Partition, r.Row)) },
+		fits: func(r table.Listed) bool {
 			// A younger row may belong to a create or a transfer that stands still.
-			young := c.config.MinAge > 0 && r.writtenAt.After(c.now.Add(-strayAfter))
-			return young || c.owned.has(c.print(r.partition, r.key))
+			young := c.config.MinAge > 0 && r.WrittenAt.After(c.now.Add(-strayAfter))
+			return young || c.owned.has(c.print(r.Partition, r.Row))
 		}, recheck: c.recheckOwner})
 	sorted(c.listed)
 	c.owned = nil
 	return err
 }
 
-func (c *checking) recheckOwner(ctx context.Context, r listedRow) error {
+func (c *checking) recheckOwner(ctx context.Context, r table.Listed) error {
 	t := c.s.owners.rows
-	_, name, _ := strings.Cut(r.key, "|")
+	_, name, _ := strings.Cut(r.Row, "|")
 	if a, ok := link.ParseName(name); ok {
 		l, there, judge, err := c.link(ctx, a)
-		if !judge || there && c.s.rowsOf(l.Link).listed == (rowKey{r.partition, r.key, ""}) {
+		listed := c.s.rowsOf(l.Link).listed
+		if !judge || there && listed.Partition == r.Partition && listed.Row == r.Row {
 			return err
 		}
 	}
 	repair := drop(t, r)
-	if len(r.partition) != len(ownerPartition("")) {
+	if len(r.Partition) != len(ownerPartition("")) {
 		repair = nil // another program's row
 	}
-	return c.found(ctx, ListedWithoutLink, t, r.rowKey, repair,
+	return c.found(ctx, ListedWithoutLink, t, r.Key, repair,
 		"no link of this owner belongs to it")
 }
 
-// wrongPlace says what is wrong with the keys of a row of totals or of a month.
-func wrongPlace(r listedRow) string {
-	if _, ok := link.ParseName(r.key); !ok && !(subject{name: r.key}).several() ||
-		r.partition != clickHash(r.key) {
-		return "it is not in the place of a name, so nobody finds it"
-	}
-	return ""
-}
-
-func wrongTotals(r listedRow) string {
-	if _, err := decodeTotals(r.data); err != nil {
-		return "it has a value that is no number, or no time"
-	}
-	return wrongPlace(r)
-}
-
-func wrongMonth(r listedRow) string {
-	if _, err := decodeMonth(r.data); err != nil {
-		return "its counts cannot be read"
-	}
-	return wrongPlace(r)
-}
-
-// checkTotals checks the totals and months of links. Those of a link that has just ended are left
+// checkCounts checks the tables of counts. Totals and months of a link that has just ended are left
 // to the reaper.
-func (c *checking) checkTotals(ctx context.Context) error {
-	check := func(t *store, damaged, without Damage, wrong func(listedRow) string) error {
-		return c.check(ctx, rule{table: t, wrong: wrong, damaged: damaged,
-			fits: func(r listedRow) bool {
-				return (subject{name: r.key}).several() || c.aliases.has(c.print(r.key)) ||
-					c.due.has(c.print(r.key))
-			},
-			recheck: func(ctx context.Context, r listedRow) error {
-				if _, there, _, err := c.link(ctx, link.Name(r.key)); there || err != nil {
-					return err
-				}
-				return c.found(ctx, without, t, r.rowKey, drop(t, r), "there is no such link")
-			}})
-	}
-	if err := check(c.s.Clicks.totals, TotalsDamaged, TotalsWithoutLink, wrongTotals); err != nil {
-		return err
-	}
-	_, months, err := c.s.Clicks.tables.names(ctx)
-	for _, month := range months {
-		t := c.s.Clicks.tables.month(month).reading()
-		if err == nil && isOver(month, c.s.Clicks.firstKept(c.now)-clicksLate) {
-			err = c.oldTable(ctx, t, "its month is older than CLICKS_KEEP_DAYS, as this process "+
-				"has it")
+func (c *checking) checkCounts(ctx context.Context) error {
+	all, err := c.s.Clicks.Checked(ctx, c.now)
+	for _, t := range all {
+		if err == nil && t.Old != "" {
+			err = c.found(ctx, ClicksOld, t.Rows, table.Key{}, nil, "%s", t.Old)
 		}
 		if err == nil {
-			err = check(t, MonthDamaged, MonthWithoutLink, wrongMonth)
+			damages := countsDamages[t.Kind]
+			err = c.check(ctx, rule{table: t.Rows, wrong: t.Wrong, damaged: damages.damaged,
+				fits: func(r table.Listed) bool {
+					return damages.withoutLink == "" || counts.OfSeveral(r.Row) ||
+						c.aliases.has(c.print(r.Row)) || c.due.has(c.print(r.Row))
+				},
+				recheck: func(ctx context.Context, r table.Listed) error {
+					if _, there, _, err := c.link(ctx, link.Name(r.Row)); there || err != nil {
+						return err
+					}
+					return c.found(ctx, damages.withoutLink, t.Rows, r.Key, drop(t.Rows, r),
+						"there is no such link")
+				}})
 		}
 		if errors.Is(err, table.ErrNoTable) { // a roll-up has dropped it meanwhile
 			err = nil
@@ -720,16 +692,18 @@ func (c *checking) checkTotals(ctx context.Context) error {
 	return err
 }
 
-// oldTable reports a table that a roll-up should have dropped.
-func (c *checking) oldTable(ctx context.Context, t *store, detail string) error {
-	return c.found(ctx, ClicksOld, t, rowKey{}, nil, "%s", detail)
+// countsDamages are the damages of tables of counts. The rows of a day need no link.
+var countsDamages = map[counts.Kind]struct{ damaged, withoutLink Damage }{
+	counts.Totals: {TotalsDamaged, TotalsWithoutLink},
+	counts.Months: {MonthDamaged, MonthWithoutLink},
+	counts.Days:   {ClicksDamaged, ""},
 }
 
-func wrongKey(r listedRow) string {
-	if len(r.key) != hashLength || r.partition != keysPartition {
+func wrongKey(r table.Listed) string {
+	if len(r.Row) != hashLength || r.Partition != keysPartition {
 		return "its keys are not those of a hash, so nobody finds it"
 	}
-	if key, revoked := decodeKey(r.data, r.key); key.Owner == "" && revoked.IsZero() {
+	if key, revoked := decodeKey(r.Data, r.Row); key.Owner == "" && revoked.IsZero() {
 		return "it has no owner, so nobody can use the key"
 	}
 	return ""
@@ -738,83 +712,44 @@ func wrongKey(r listedRow) string {
 func (c *checking) checkKeys(ctx context.Context) error {
 	t := c.s.Keys.rows
 	return c.check(ctx, rule{table: t, wrong: wrongKey, damaged: KeyDamaged,
-		fits: func(r listedRow) bool {
-			_, revoked := decodeKey(r.data, r.key)
+		fits: func(r table.Listed) bool {
+			_, revoked := decodeKey(r.Data, r.Row)
 			return revoked.IsZero() || revoked.After(c.now.Add(-changesLate))
 		},
-		recheck: func(ctx context.Context, r listedRow) error {
-			return c.found(ctx, KeyRevoked, t, r.rowKey, drop(t, r),
+		recheck: func(ctx context.Context, r table.Listed) error {
+			return c.found(ctx, KeyRevoked, t, r.Key, drop(t, r),
 				"it only keeps the place of a revoked key")
 		}})
 }
 
 func (c *checking) checkState(ctx context.Context) error {
-	t := c.s.state
 	changes := changesPrefix + c.now.Add(-changesLate).UTC().Format(changesMinute)
-	visitors := keyPrefix + clicks.DayOf(c.now.Add(-visitorKeysLate)).String()
-	old := func(r listedRow, prefix, before string) bool {
-		return strings.HasPrefix(r.partition, prefix) && r.partition < before
-	}
+	t := c.s.state
 	return c.check(ctx, rule{table: t, wrong: wrongState, damaged: StateDamaged,
-		fits: func(r listedRow) bool {
-			return !old(r, changesPrefix, changes) && !old(r, keyPrefix, visitors)
+		fits: func(r table.Listed) bool {
+			return !counts.KeyIsOld(r.Partition, c.now) &&
+				(!strings.HasPrefix(r.Partition, changesPrefix) || r.Partition >= changes)
 		},
-		recheck: func(ctx context.Context, r listedRow) error {
+		recheck: func(ctx context.Context, r table.Listed) error {
 			damage, detail := ChangeOld, "no process needs it any more"
-			if old(r, keyPrefix, visitors) {
+			if counts.KeyIsOld(r.Partition, c.now) {
 				damage, detail = VisitorKeyOld,
 					"the visitor key of a past day could still identify visitors"
 			}
-			return c.found(ctx, damage, t, r.rowKey, drop(t, r), "%s", detail)
+			return c.found(ctx, damage, t, r.Key, drop(t, r), "%s", detail)
 		}})
 }
 
-func wrongState(r listedRow) string {
+func wrongState(r table.Listed) string {
 	var err error
-	switch r.partition {
-	case rollUpPartition:
-		var progress rollUpProgress
-		if err = json.Unmarshal(r.data, &progress); err == nil && !progress.sound() {
-			err = link.ErrDamaged
-		}
+	switch r.Partition {
 	case reapsPartition:
-		err = json.Unmarshal(r.data, &reapsEntity{})
+		err = json.Unmarshal(r.Data, &reapsEntity{})
 	case blockedPartition:
-		err = json.Unmarshal(r.data, &blockedEntity{})
+		err = json.Unmarshal(r.Data, &blockedEntity{})
 	}
-	if err != nil {
+	if err != nil || counts.WrongState(r) {
 		return "it has a value that is no number, time or day"
 	}
 	return ""
-}
-
-func wrongClicks(r listedRow) string {
-	group, name, ok := countName(r.key)
-	if !ok || r.partition+group != clickHash(name) {
-		return "it is not in the place of its name, so it is counted nowhere"
-	}
-	if _, _, err := decodeCount(r.data); err != nil {
-		return "its counts cannot be read"
-	}
-	return ""
-}
-
-// clicksLate is how many days after its day a table must have been rolled up and dropped.
-const clicksLate = 4
-
-func (c *checking) checkClicks(ctx context.Context) error {
-	days, _, err := c.s.Clicks.tables.names(ctx)
-	for _, day := range days {
-		t := c.s.Clicks.tables.day(day).reading()
-		if err == nil && day < clicks.DayOf(c.now)-clicksLate {
-			err = c.oldTable(ctx, t, "its day is not rolled up")
-		}
-		if err == nil {
-			err = c.check(ctx, rule{table: t, wrong: wrongClicks, damaged: ClicksDamaged})
-		}
-		if errors.Is(err, table.ErrNoTable) { // a roll-up has dropped it meanwhile
-			err = nil
-		}
-	}
-	return err
 }

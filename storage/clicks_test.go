@@ -20,7 +20,7 @@ import (
 	"tiney/internal/clicks"
 	"tiney/internal/link"
 	"tiney/internal/testing/faultproxy"
-	"tiney/storage"
+	"tiney/storage/counts"
 )
 
 // clickRig is a rig whose processes count clicks, and that knows what they must have counted.
@@ -36,7 +36,7 @@ type clickRig struct {
 // newClickRig makes a rig with tables, whose clock stands at noon.
 func newClickRig(t *testing.T) *clickRig {
 	r := &clickRig{rig: newRig(t), counted: map[string]int64{}}
-	r.config.Clicks = storage.ClicksConfig{Mode: clicks.ModeFull, FlushEvery: 10 * time.Second,
+	r.config.Clicks = counts.Settings{Mode: clicks.ModeFull, FlushEvery: 10 * time.Second,
 		KeepDays: 400}
 	r.clock.Advance(24*time.Hour - time.Duration((r.clock.Now().Unix()+12*3600)%86400)*time.Second)
 	r.Make()
@@ -44,14 +44,14 @@ func newClickRig(t *testing.T) *clickRig {
 }
 
 // process starts another process.
-func (r *clickRig) process() *storage.Clicks { return r.instance().Clicks }
+func (r *clickRig) process() *counts.Clicks { return r.instance().Clicks }
 
 // click is a click of each of the aliases, by somebody else each time.
-func (r *clickRig) click(c *storage.Clicks, aliases ...string) {
+func (r *clickRig) click(c *counts.Clicks, aliases ...string) {
 	r.clickAt(c, r.clock.Now(), aliases...)
 }
 
-func (r *clickRig) clickAt(c *storage.Clicks, at time.Time, aliases ...string) {
+func (r *clickRig) clickAt(c *counts.Clicks, at time.Time, aliases ...string) {
 	for _, a := range aliases {
 		r.people++
 		r.counted[a]++
@@ -68,7 +68,7 @@ func visitor(i int) clicks.Visitor {
 }
 
 // flush flushes without a fault.
-func (r *clickRig) flush(c *storage.Clicks) {
+func (r *clickRig) flush(c *counts.Clicks) {
 	r.t.Helper()
 	r.faults(nil)
 	if err := patiently(func() error { return c.Flush(ctx) }); err != nil {
@@ -527,7 +527,7 @@ func TestCountsOfADayThatIsOver(t *testing.T) {
 // newLateRig makes a rig with a process that has saved three clicks on "a" and one on "b" in rows
 // of a day that is over for 24 hours, two more on "a" and one on "b" that are not saved, and one on
 // "never", a count that was never sent.
-func newLateRig(t *testing.T) (r *clickRig, c *storage.Clicks, first time.Time) {
+func newLateRig(t *testing.T) (r *clickRig, c *counts.Clicks, first time.Time) {
 	r = newClickRig(t)
 	c, first = r.process(), r.clock.Now()
 	r.click(c, "a", "a", "a", "b")
@@ -705,7 +705,7 @@ func TestKeyOfADay(t *testing.T) {
 				r.people-- // the same person
 				r.click(two, "a")
 				var flushes sync.WaitGroup
-				for _, c := range []*storage.Clicks{one, two} {
+				for _, c := range []*counts.Clicks{one, two} {
 					flushes.Go(func() {
 						if err := c.Flush(ctx); err != nil && !errors.Is(err, link.ErrUnavailable) {
 							t.Error(err)

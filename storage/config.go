@@ -5,18 +5,19 @@ import (
 	"log/slog"
 	"time"
 
-	"tiney/internal/clicks"
 	"tiney/internal/link"
 	"tiney/internal/telemetry"
+	"tiney/storage/counts"
+	"tiney/storage/table"
 )
 
 // Config says where links are kept, and how. Every field is required unless it says otherwise.
 type Config struct {
 	Tables Tables
-	Open   func(name string) Table // opens a table; it makes no call
+	Open   func(name string) table.Table // opens a table; it makes no call
 	// opens the copy of a table in the account's second region, which is read if the first region
 	// fails; nil: there is no copy
-	OpenCopy func(name string) Table
+	OpenCopy func(name string) table.Table
 	// Timeout is the longest that a method waits for storage, for all its calls and tries together.
 	// A method waits for less if its context has less time left.
 	Timeout     time.Duration
@@ -24,7 +25,7 @@ type Config struct {
 	AnyCase     bool         // the case of aliases does not matter; see link.Rules
 	Cache       *CacheConfig // nil: no cache, and every read goes to the table
 	Reap        ReapConfig
-	Clicks      ClicksConfig
+	Clicks      counts.Settings
 
 	// StaleWait is how long a caller waits for the table if there is a stale link, or a key, to
 	// serve instead. To somebody who follows a link, a table that takes longer is as good as down.
@@ -75,13 +76,6 @@ type ReapConfig struct {
 	// Pause is how long the roll-up waits before it tries again what storage has failed. It doubles
 	// with each try.
 	Pause time.Duration
-}
-
-// ClicksConfig says what is counted of clicks.
-type ClicksConfig struct {
-	Mode       clicks.Mode
-	FlushEvery time.Duration // how often the counts are written
-	KeepDays   int           // how many days the counts of a day are kept
 }
 
 // newID returns a random id by which a write is recognised later.

@@ -11,6 +11,7 @@ import (
 	"tiney/internal/clicks"
 	"tiney/internal/link"
 	"tiney/internal/telemetry"
+	"tiney/storage/concurrent"
 	"tiney/storage/table"
 )
 
@@ -356,7 +357,7 @@ func (c *creation) insertBefore(ctx context.Context) error {
 		return err
 	}
 	listed := func() (err error) {
-		if rows.listed.key != "" {
+		if rows.listed.Row != "" {
 			c.ownListed, err = c.s.owners.insert(ctx, rows.listed, c.own.createID)
 		}
 		if c.takeOver && errors.Is(err, table.ErrExists) {
@@ -373,8 +374,8 @@ func (c *creation) insertBefore(ctx context.Context) error {
 		return listed()
 	}
 	var both errgroup.Group
-	both.Go(func() error { return table.Safely(expiry) })
-	both.Go(func() error { return table.Safely(listed) })
+	both.Go(func() error { return concurrent.Safely(expiry) })
+	both.Go(func() error { return concurrent.Safely(listed) })
 	return both.Wait()
 }
 
@@ -387,11 +388,11 @@ func (c *creation) dropBefore(ctx context.Context) {
 		}
 	}
 	listed := c.s.rowsOf(c.own.Link).listed
-	listed.etag = c.ownListed
+	listed.ETag = c.ownListed
 	left(c.s.owners.delete(ctx, listed))
 	if c.ownExpiry != "" {
 		partition, key := expiryKey(c.expiryAt(), c.own.Name)
-		left(c.s.expiry.delete(ctx, rowKey{partition, key, c.ownExpiry}))
+		left(c.s.expiry.delete(ctx, table.Key{Partition: partition, Row: key, ETag: c.ownExpiry}))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"tiney/internal/link"
 	"tiney/internal/telemetry"
+	"tiney/storage/concurrent"
 	"tiney/storage/table"
 )
 
@@ -53,7 +54,8 @@ func (s *Links) EditAll(ctx context.Context, aliases []link.Name,
 	until, ctx, cancel := s.config.startWrite(ctx)
 	defer cancel()
 	aliases = slices.Clone(aliases)
-	if err := eachListed(ctx, len(aliases), func(ctx context.Context, i int) (err error) {
+	if err := concurrent.Each(ctx, len(aliases), concurrent.InRequest, func(ctx context.Context,
+		i int) (err error) {
 		aliases[i], err = s.resolve(ctx, aliases[i])
 		return err
 	}); err != nil {
@@ -79,7 +81,7 @@ func (s *Links) EditAll(ctx context.Context, aliases []link.Name,
 		a := link.Name(name)
 		all.Go(func() error {
 			for _, i := range at[a] {
-				errs[i] = table.Safely(func() error {
+				errs[i] = concurrent.Safely(func() error {
 					e := &editing{s: s, until: until, announced: true}
 					_, err := e.edit(ctx, a, func(l link.Link) (link.Link, error) {
 						return change(i, l)
@@ -176,7 +178,7 @@ func (e *editing) try(ctx context.Context, a link.Name, change func(link.Link) (
 		case changed && again && e.once:
 			// The edit may have been applied, its response lost, and another edit applied after it.
 			err = fmt.Errorf("%w: %w", link.ErrUnavailable, errOverwritten)
-		case changed && !again && m.guard.etag != "":
+		case changed && !again && m.guard.ETag != "":
 			// This try has changed nothing. If its guard stayed, the next try, and the edits of
 			// others, would have to find a free second after it. A transfer has added a row to the
 			// list of the new owner, which stays: another transfer may rely on it by now.
@@ -190,9 +192,9 @@ func (e *editing) try(ctx context.Context, a link.Name, change func(link.Link) (
 
 // move is how an edit changes the rows that lead to a link.
 type move struct {
-	guard  rowKey // without an ETag if they do not change
-	claims bool   // put this link into the index after the write
-	listed rowKey // of a transfer: the row in the list of the former owner, as it was
+	guard  table.Key // without an ETag if they do not change
+	claims bool      // put this link into the index after the write
+	listed table.Key // of a transfer: the row in the list of the former owner, as it was
 }
 
 // prepare writes what has to be there before the link is written. If the rows that lead to the link
@@ -226,7 +228,7 @@ func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (m mo
 	if m.guard, err = e.s.guard(ctx, was.Link, next.Link); err != nil {
 		return move{}, err
 	}
-	if transferred && after.listed.key != "" {
+	if transferred && after.listed.Row != "" {
 		// Written even if it is there: a transfer the other way may be about to delete it.
 		if err := e.s.owners.put(ctx, after.listed, next.createID); err != nil {
 			return m, err
@@ -253,12 +255,12 @@ func (e *editing) finish(ctx context.Context, was, next linkRow, m move) {
 		// nearly due, is left. A reaper may have deleted what leads to the link and then crashed,
 		// and the next reaper that finds the row puts that back.
 		partition, key := expiryKey(was.ExpiresAt, was.Name)
-		if err := e.s.expiry.delete(ctx, rowKey{partition, key, was.expiryETag}); !errors.Is(err,
-			table.ErrChanged) {
+		row := table.Key{Partition: partition, Row: key, ETag: was.expiryETag}
+		if err := e.s.expiry.delete(ctx, row); !errors.Is(err, table.ErrChanged) {
 			left(err)
 		}
 	}
-	if m.guard.etag == "" {
+	if m.guard.ETag == "" {
 		return // the edit does not change what leads to the link
 	}
 	late, err := e.reindex(ctx, was.Link, next.Link, m.claims)

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"errors"
 
 	"github.com/go-json-experiment/json"
 
@@ -55,18 +54,18 @@ func (s *Links) All(ctx context.Context, after string, limit int) (links []link.
 			}
 		}
 		if looked == limit {
-			return errEnough
+			return table.ErrEnough
 		}
 		return nil
 	}
 	for _, r := range ranges {
-		err = s.links.rows.list(ctx, table.Query{Range: r, PageSize: limit - looked,
+		err = s.links.rows.List(ctx, table.Query{Range: r, PageSize: limit - looked,
 			Properties: linkProperties()}, page)
-		if errors.Is(err, errEnough) {
-			return links, next, damaged, nil
-		}
 		if err != nil {
 			return nil, "", 0, err
+		}
+		if looked == limit {
+			return links, next, damaged, nil
 		}
 	}
 	return links, "", damaged, nil

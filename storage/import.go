@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tiney/internal/link"
+	"tiney/storage/concurrent"
 	"tiney/storage/table"
 )
 
@@ -83,7 +84,7 @@ func (s *Links) announceImport(ctx context.Context, links []link.Link, batch []i
 	for _, i := range batch {
 		names = append(names, string(links[i].Name))
 	}
-	return table.Safely(func() error { return s.changes.announce(ctx, names...) })
+	return concurrent.Safely(func() error { return s.changes.announce(ctx, names...) })
 }
 
 func stoppedImport(ctx context.Context) error {
@@ -96,7 +97,7 @@ func (s *Links) importOne(ctx context.Context, l link.Link, err error) (done lin
 		err = stoppedImport(ctx)
 	}
 	if err == nil {
-		err = table.Safely(func() (err error) {
+		err = concurrent.Safely(func() (err error) {
 			until, ctx, cancel := s.config.startWrite(context.WithoutCancel(ctx))
 			defer cancel()
 			if err := s.Blocked.permit(ctx, l.LongURL); err != nil {
@@ -178,7 +179,7 @@ func (s *Links) TryImport(ctx context.Context, links []link.Link,
 				errs[i] = stoppedImport(ctx)
 				return nil
 			}
-			errs[i] = table.Safely(func() (err error) {
+			errs[i] = concurrent.Safely(func() (err error) {
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.Timeout)
 				defer cancel()
 				if err := s.Blocked.permit(ctx, l.LongURL); err != nil {

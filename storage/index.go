@@ -10,6 +10,7 @@ import (
 
 	"tiney/internal/link"
 	"tiney/internal/telemetry"
+	"tiney/storage/concurrent"
 	"tiney/storage/table"
 )
 
@@ -25,11 +26,11 @@ const guardAfter = 2 * time.Minute
 // guard inserts an expiry row that makes the reaper look at a link once the writes that follow are
 // over. It names the rows of the index that lead to the link as it was, and as it is to become. The
 // caller deletes it after the writes, unless one of them may arrive late.
-func (s *Links) guard(ctx context.Context, was, next link.Link) (rowKey, error) {
+func (s *Links) guard(ctx context.Context, was, next link.Link) (table.Key, error) {
 	return s.guardIn(ctx, guardAfter, was, next)
 }
 
-func (s *Links) guardIn(ctx context.Context, after time.Duration, was, next link.Link) (rowKey,
+func (s *Links) guardIn(ctx context.Context, after time.Duration, was, next link.Link) (table.Key,
 	error) {
 	e := newExpiry(s.soon(after), next.Name)
 	e.OldIndexKey, e.NewIndexKey = indexKey(was), indexKey(next)
@@ -54,7 +55,7 @@ func (s *Links) repair(ctx context.Context, due time.Time, was, next link.Link, 
 	var both errgroup.Group
 	write := func(left string, do func() error) {
 		both.Go(func() error {
-			if err := table.Safely(do); err != nil {
+			if err := concurrent.Safely(do); err != nil {
 				s.config.Log.Error(telemetry.LogCreateTooLate, "left", left, "alias", next.Name,
 					"error", err)
 			}
@@ -102,7 +103,8 @@ func (s *Links) release(ctx context.Context, l linkRow, key string) (released bo
 	if err := s.unchanged(ctx, l); err != nil {
 		return false, err
 	}
-	err = s.index.rows.delete(ctx, rowKey{indexPartition(key), key, seen.etag})
+	err = s.index.rows.Delete(ctx,
+		table.Key{Partition: indexPartition(key), Row: key, ETag: seen.etag})
 	if errors.Is(err, table.ErrChanged) {
 		return false, nil // a create was faster, and others are given its link
 	}

@@ -18,6 +18,7 @@ import (
 	"tiney/internal/access"
 	"tiney/internal/link"
 	"tiney/internal/telemetry"
+	"tiney/storage/concurrent"
 	"tiney/storage/table"
 )
 
@@ -41,7 +42,7 @@ const (
 // A key is one row, by its hash, and all rows are in one partition. A list scans it, so an owner
 // sees every key that works.
 type Keys struct {
-	rows    *store
+	rows    *table.Store
 	config  *Config
 	changes *changes
 	warned  atomic.Bool // that the day of a key's last use was not saved
@@ -59,7 +60,7 @@ type cachedKey struct {
 	usedAt int64 // when saving the day of its last use was last attempted; zero: it is saved
 }
 
-func newKeys(config *Config, rows *store, changes *changes) *Keys {
+func newKeys(config *Config, rows *table.Store, changes *changes) *Keys {
 	k := &Keys{config: config, rows: rows, changes: changes, cached: map[string]*cachedKey{}}
 	changes.subscribe(subscriber{prefix: keyChange, forget: k.forget, end: k.dropRevoked})
 	return k
@@ -116,7 +117,7 @@ func (k *Keys) read(ctx context.Context, hash string) (access.Key, error) {
 	forgotten := k.forgotten
 	k.mu.Unlock()
 	now := k.config.Now()
-	data, _, err := k.rows.get(ctx, keysPartition, hash)
+	data, _, err := k.rows.Get(ctx, keysPartition, hash)
 	if err != nil && !errors.Is(err, table.ErrGone) {
 		return access.Key{}, err
 	}
@@ -157,11 +158,11 @@ func (k *Keys) used(ctx context.Context, c *cachedKey, now time.Time) {
 func (k *Keys) saveUse(ctx context.Context, hash, day string) {
 	ctx, cancel := context.WithTimeout(ctx, k.config.Timeout)
 	defer cancel()
-	err := table.Safely(func() error {
+	err := concurrent.Safely(func() error {
 		// Not an upsert, which would bring back a key that was revoked meanwhile.
-		row := encode(map[string]string{"PartitionKey": keysPartition, "RowKey": hash,
+		row := table.Encode(map[string]string{"PartitionKey": keysPartition, "RowKey": hash,
 			"LastUsedOn": day})
-		_, err := k.rows.write(ctx, table.Merge, row, table.Any)
+		_, err := k.rows.Write(ctx, table.Merge, row, table.Any)
 		return err
 	})
 	if err != nil && !errors.Is(err, table.ErrChanged) {
@@ -202,7 +203,7 @@ func (k *Keys) Create(ctx context.Context, key access.Key) error {
 	if err := d.inTime(); err != nil {
 		return err
 	}
-	r, err := k.rows.write(ctx, table.Insert, encodeKey(key), "")
+	r, err := k.rows.Write(ctx, table.Insert, encodeKey(key), "")
 	if err != nil && !(r.Again && errors.Is(err, table.ErrExists)) { // an earlier try was applied
 		return err
 	}
@@ -259,10 +260,10 @@ func (k *Keys) List(ctx context.Context, owners []string) ([]access.Key, error) 
 
 // in returns the keys of a range of rows, without revoked keys and other programs' rows.
 func (k *Keys) in(ctx context.Context, r table.Range) (keys []access.Key, err error) {
-	rows, err := k.rows.first(ctx, r, math.MaxInt)
+	rows, err := k.rows.First(ctx, r, math.MaxInt)
 	for _, r := range rows {
-		key, revokedAt := decodeKey(r.data, r.key)
-		if len(r.key) == hashLength && revokedAt.IsZero() {
+		key, revokedAt := decodeKey(r.Data, r.Row)
+		if len(r.Row) == hashLength && revokedAt.IsZero() {
 			keys = append(keys, key)
 		}
 	}
@@ -306,8 +307,8 @@ func (k *Keys) revoke(ctx context.Context, d deadline, hash string) error {
 		return err
 	}
 	e := keyEntity{PartitionKey: keysPartition, RowKey: hash}
-	e.RevokedAt, e.RevokedAtType = dateTime(k.config.Now())
-	_, err := k.rows.put(ctx, encode(e), table.Any)
+	e.RevokedAt, e.RevokedAtType = table.DateTime(k.config.Now())
+	_, err := k.rows.Put(ctx, table.Encode(e), table.Any)
 	if errors.Is(err, table.ErrChanged) {
 		err = nil // another process has revoked it, and that row was dropped already
 	}
@@ -321,9 +322,9 @@ func (k *Keys) dropRevoked(ctx context.Context, hash string) error {
 	if len(hash) != hashLength {
 		return nil // another program's announcement
 	}
-	data, etag, err := k.rows.get(ctx, keysPartition, hash)
+	data, etag, err := k.rows.Get(ctx, keysPartition, hash)
 	if _, revoked := decodeKey(data, hash); err == nil && !revoked.IsZero() {
-		err = k.rows.delete(ctx, rowKey{keysPartition, hash, etag})
+		err = k.rows.Delete(ctx, table.Key{Partition: keysPartition, Row: hash, ETag: etag})
 	}
 	if errors.Is(err, table.ErrGone) || errors.Is(err, table.ErrChanged) {
 		err = nil // another process works on it
@@ -361,12 +362,12 @@ func encodeKey(k access.Key) []byte {
 	e := keyEntity{PartitionKey: keysPartition, RowKey: k.Hash, Owner: k.Owner,
 		CreatedBy: k.CreatedBy, ActsFor: k.ActsFor, Name: k.Name, Last4: k.Last4,
 		LastUsedOn: k.LastUsedOn}
-	e.CreatedAt, e.CreatedAtType = dateTime(k.CreatedAt)
-	e.ExpiresAt, e.ExpiresAtType = dateTime(k.ExpiresAt)
+	e.CreatedAt, e.CreatedAtType = table.DateTime(k.CreatedAt)
+	e.ExpiresAt, e.ExpiresAtType = table.DateTime(k.ExpiresAt)
 	if k.ReadOnly {
 		e.Access = accessRead
 	}
-	return encode(e)
+	return table.Encode(e)
 }
 
 // decodeKey returns the key of a row, and when it was revoked, the zero time for never. A corrupt

@@ -4,13 +4,14 @@ import (
 	"time"
 
 	"tiney/internal/link"
+	"tiney/storage/table"
 )
 
 // linkRows are the rows that belong to a link or a tombstone in its present state, beside its own
 // row.
 type linkRows struct {
 	end    time.Time // the time of its expiry row; zero: it has none
-	listed rowKey    // its row in its owner's list, without an ETag; zero: it has none
+	listed table.Key // its row in its owner's list, without an ETag; zero: it has none
 	index  string    // the key by which the index may lead to it; "": the index must not
 }
 
@@ -22,7 +23,7 @@ func (s *Links) rowsOf(l link.Link) linkRows {
 	if l.GoneReason == link.StateLive {
 		r.index = indexKey(l)
 		if l.Owner != "" {
-			r.listed = rowKey{partition: ownerPartition(l.Owner), key: ownerKey(l)}
+			r.listed = table.Key{Partition: ownerPartition(l.Owner), Row: ownerKey(l)}
 		}
 	}
 	return r

@@ -9,15 +9,15 @@ import (
 	"unicode/utf8"
 
 	"tiney/internal/link"
+	"tiney/storage/concurrent"
 	"tiney/storage/table"
 )
 
 const (
 	listReads = 1000 // the most links that one List reads
 	// how many rows it asks for at a time, after its first query
-	listPage        = 200
-	listChunk       = 128 // how many links it reads before it checks how many are still wanted
-	listConcurrency = 32  // how many links, or other rows, are read at the same time
+	listPage  = 200
+	listChunk = 128 // how many links it reads before it checks how many are still wanted
 	// strayAfter is the age at which a row is deleted that leads to no link of its owner. It is
 	// longer than a process stands still between two calls: a transfer or a create writes the row
 	// before the link.
@@ -42,8 +42,8 @@ func (s *Links) List(ctx context.Context, owner, after string, limit int,
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
 	strays := newStrays(s)
-	var rows []listedRow // rows that were not looked at yet
-	more := true         // the table may have more rows
+	var rows []table.Listed // rows that were not looked at yet
+	more := true            // the table may have more rows
 	deadline, _ := ctx.Deadline()
 	// After half of its time it looks at no more links. The other half is for the calls that it has
 	// begun and for the statistics of the links.
@@ -56,13 +56,13 @@ func (s *Links) List(ctx context.Context, owner, after string, limit int,
 			}
 			r := table.Range{Partition: ownerPartition(owner), After: after}
 			// one row more than wanted shows whether there are more
-			if rows, err = s.owners.rows.first(ctx, r, wanted+1); err != nil {
+			if rows, err = s.owners.rows.First(ctx, r, wanted+1); err != nil {
 				return nil, "", err
 			}
 			more = len(rows) > wanted
 			rows = rows[:min(len(rows), wanted)]
 		}
-		n := min(len(rows), max(limit-len(links), listConcurrency), listChunk)
+		n := min(len(rows), max(limit-len(links), concurrent.InRequest), listChunk)
 		found, err := s.readListed(ctx, owner, rows[:n], strays)
 		if err != nil {
 			return nil, "", err
@@ -71,7 +71,7 @@ func (s *Links) List(ctx context.Context, owner, after string, limit int,
 			if i > 0 && ctx.Err() != nil { // keep takes time, too
 				return links, after, nil
 			}
-			after = rows[i].key
+			after = rows[i].Row
 			if l.Name != "" && keep(l) {
 				links = append(links, l)
 			}
@@ -89,16 +89,17 @@ func (s *Links) List(ctx context.Context, owner, after string, limit int,
 
 // readListed reads the links that rows lead to. If a row leads to no link of the owner, the result
 // has a link without an alias in its place.
-func (s *Links) readListed(ctx context.Context, owner string, rows []listedRow,
+func (s *Links) readListed(ctx context.Context, owner string, rows []table.Listed,
 	strays *strays) ([]link.Link, error) {
 	links := make([]link.Link, len(rows))
-	err := eachListed(ctx, len(rows), func(ctx context.Context, i int) error {
-		_, name, _ := strings.Cut(rows[i].key, "|")
+	err := concurrent.Each(ctx, len(rows), concurrent.InRequest, func(ctx context.Context,
+		i int) error {
+		_, name, _ := strings.Cut(rows[i].Row, "|")
 		a, ok := link.ParseName(name)
 		if ok {
 			r, err := s.read(ctx, a)
 			switch {
-			case err == nil && r.Owner == owner && ownerKey(r.Link) == rows[i].key:
+			case err == nil && r.Owner == owner && ownerKey(r.Link) == rows[i].Row:
 				links[i] = r.Link
 				return nil
 			case errors.Is(err, link.ErrDamaged):
@@ -115,41 +116,37 @@ func (s *Links) readListed(ctx context.Context, owner string, rows []listedRow,
 	return links, err
 }
 
-// eachListed calls do for each of n rows, listConcurrency of them at a time, until a call returns
-// an error.
-func eachListed(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
-	return concurrently(ctx, n, listConcurrency, do)
-}
-
 // strays deletes rows of owners' lists that lead to no link. Such a row is inserted before its
 // link, so strays leaves young rows alone.
 type strays struct {
 	s   *Links
 	now time.Time // when the rows were listed, or earlier
 
-	asking mutex
+	asking concurrent.Mutex
 	before time.Time // rows written before this are old; zero: not known yet
 }
 
 // newStrays must be called before the rows are listed. Otherwise a process that was stopped in
 // between would take young rows for old ones.
-func newStrays(s *Links) *strays { return &strays{s: s, now: s.config.Now(), asking: newMutex()} }
+func newStrays(s *Links) *strays {
+	return &strays{s: s, now: s.config.Now(), asking: concurrent.NewMutex()}
+}
 
 // drop deletes a row that leads nowhere, if the row is old. It is best effort: the next list finds
 // the row again.
-func (d *strays) drop(ctx context.Context, r listedRow) {
-	if before, err := d.oldBefore(ctx); err == nil && r.writtenAt.Before(before) {
-		_ = d.s.owners.rows.delete(ctx, r.rowKey)
+func (d *strays) drop(ctx context.Context, r table.Listed) {
+	if before, err := d.oldBefore(ctx); err == nil && r.WrittenAt.Before(before) {
+		_ = d.s.owners.rows.Delete(ctx, r.Key)
 	}
 }
 
 func (d *strays) oldBefore(ctx context.Context) (before time.Time, err error) {
-	d.asking.lock()
-	defer d.asking.unlock()
+	d.asking.Lock()
+	defer d.asking.Unlock()
 	if d.before.IsZero() {
 		now := d.now
 		if d.s.config.Reap.StorageClock {
-			if now, err = d.s.owners.rows.earlier(ctx, now); err != nil {
+			if now, err = d.s.owners.rows.Earlier(ctx, now); err != nil {
 				return time.Time{}, err
 			}
 		}

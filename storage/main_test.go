@@ -21,6 +21,7 @@ import (
 	"tiney/internal/testing/teststore"
 	"tiney/internal/testing/testutil"
 	"tiney/storage"
+	"tiney/storage/counts"
 	"tiney/storage/memtable"
 	"tiney/storage/table"
 )
@@ -113,14 +114,14 @@ func newRig(t testing.TB) *rig {
 
 // place is where the tables of a rig are.
 type place struct {
-	direct   func(name string) storage.Table // tables that no proxy sees
+	direct   func(name string) table.Table // tables that no proxy sees
 	newProxy func() *faultproxy.Proxy
 }
 
 func newMemory(now func() time.Time) place {
 	service := memtable.New(now)
 	return place{
-		direct:   func(name string) storage.Table { return service.Table(name) },
+		direct:   service.Table,
 		newProxy: func() *faultproxy.Proxy { return faultproxy.InMemory(service) },
 	}
 }
@@ -155,7 +156,7 @@ func newRigAt(t testing.TB, where place) *rig {
 		AliasLength: 6,
 		DeletedKeep: teststore.DeletedKeep,
 		Reap:        storage.ReapConfig{PageSize: 1000, Pause: time.Millisecond},
-		Clicks:      storage.ClicksConfig{KeepDays: keepDays},
+		Clicks:      counts.Settings{KeepDays: keepDays},
 		Now:         r.clock.Now, Random: rand.Reader,
 		Log: slog.New(leftLog{slog.NewTextHandler(t.Output(), nil), &r.left}), Metrics: r.metrics,
 	}
@@ -163,7 +164,7 @@ func newRigAt(t testing.TB, where place) *rig {
 }
 
 // through opens tables through a proxy.
-func (r *rig) through(p *faultproxy.Proxy) func(name string) storage.Table {
+func (r *rig) through(p *faultproxy.Proxy) func(name string) table.Table {
 	open, err := p.Open()
 	if err != nil {
 		r.t.Fatal(err)
@@ -202,7 +203,7 @@ func (r *rig) meet(n int, dies bool, do func()) {
 
 // connect opens the tables of an account, whose calls are reported to sender, if that is not nil.
 func connect(t testing.TB, connectionString string,
-	sender *telemetry.Sender) func(name string) storage.Table {
+	sender *telemetry.Sender) func(name string) table.Table {
 	t.Helper()
 	c, err := table.ParseConnection(func(string) string { return connectionString },
 		table.TableService, "X")
@@ -213,7 +214,7 @@ func connect(t testing.TB, connectionString string,
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(name string) storage.Table { return service.Table(name) }
+	return service.Table
 }
 
 var withCache = &storage.CacheConfig{Bytes: 10 << 20, Fresh: 15 * time.Minute,
@@ -251,7 +252,7 @@ func (r *rig) instance() *storage.Links {
 // other opens another instance, without a cache, whose calls the proxy does not see.
 func (r *rig) other() *storage.Links {
 	r.t.Helper()
-	defer func(through func(string) storage.Table) { r.config.Open = through }(r.config.Open)
+	defer func(through func(string) table.Table) { r.config.Open = through }(r.config.Open)
 	r.config.Open = r.direct
 	return r.instance()
 }

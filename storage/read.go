@@ -3,8 +3,12 @@ package storage
 import (
 	"context"
 	"errors"
+	"strings"
+
+	"github.com/go-json-experiment/json"
 
 	"tiney/internal/link"
+	"tiney/storage/table"
 )
 
 // Cached returns the link of an alias if it is cached, live and right, except for changes of the
@@ -137,4 +141,38 @@ func alive(r linkRow, err error) (linkRow, error) {
 		return linkRow{}, link.ErrNotFound
 	}
 	return r, err
+}
+
+// known is what counts know of links.
+type known struct{ s *Links }
+
+// Current reads a link from its table.
+func (k known) Current(ctx context.Context, a link.Name) (link.Link, error) {
+	r, err := k.s.read(ctx, a)
+	return r.Link, err
+}
+
+// Cached reads a link, from the cache if there is one.
+func (k known) Cached(ctx context.Context, a link.Name) (link.Link, error) {
+	r, err := alive(k.s.get(ctx, a))
+	return r.Link, err
+}
+
+// Owned calls page with the names of an owner's links, newest first, as table.Store.List does.
+func (k known) Owned(ctx context.Context, owner string,
+	page func([]link.Name) error) error {
+	q := table.Query{Range: table.Range{Partition: ownerPartition(owner)},
+		Properties: []string{"RowKey"}}
+	return k.s.owners.rows.List(ctx, q, func(rows [][]byte) error {
+		var names []link.Name
+		for _, data := range rows {
+			var e struct{ RowKey string }
+			_ = json.Unmarshal(data, &e) // another program's row lists nothing
+			_, name, _ := strings.Cut(e.RowKey, "|")
+			if a, ok := link.ParseName(name); ok {
+				names = append(names, a)
+			}
+		}
+		return page(names)
+	})
 }

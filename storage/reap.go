@@ -13,6 +13,7 @@ import (
 
 	"tiney/internal/link"
 	"tiney/internal/telemetry"
+	"tiney/storage/concurrent"
 	"tiney/storage/table"
 )
 
@@ -58,7 +59,7 @@ func (s *Links) reapTime(ctx context.Context) (time.Time, error) {
 	if !s.config.Reap.StorageClock {
 		return now, nil
 	}
-	return s.expiry.rows.earlier(ctx, now)
+	return s.expiry.rows.Earlier(ctx, now)
 }
 
 // reaping is one Reap at work.
@@ -93,7 +94,7 @@ func (r *reaping) page(ctx context.Context, page []expiryRow) error {
 		if !e.expiresAt.After(r.cutoff) {
 			group = append(group, &dueRow{expiryRow: e})
 		}
-		if len(group) == table.MaxBatch || i == len(page)-1 || page[i+1].partition != e.partition {
+		if len(group) == table.MaxBatch || i == len(page)-1 || page[i+1].Partition != e.Partition {
 			r.group(ctx, group)
 			group = nil
 		}
@@ -130,11 +131,11 @@ func (r *reaping) endLinks(ctx context.Context, over []*dueRow) {
 	r.eachOf(ctx, over, func(d *dueRow) error { return r.endLink(ctx, d) })
 	over = slices.DeleteFunc(over, func(d *dueRow) bool { return !d.gone })
 	if len(over) > 1 && ctx.Err() == nil {
-		var keys []rowKey
+		var keys []table.Key
 		for _, d := range over {
-			keys = append(keys, d.rowKey)
+			keys = append(keys, d.Key)
 		}
-		err := r.s.expiry.rows.deleteBatch(ctx, keys)
+		err := r.s.expiry.rows.DeleteBatch(ctx, keys)
 		if err == nil {
 			for _, d := range over {
 				r.count(ctx, d, nil)
@@ -142,7 +143,7 @@ func (r *reaping) endLinks(ctx context.Context, over []*dueRow) {
 			return
 		}
 		if ctx.Err() == nil {
-			r.s.config.Log.Warn(telemetry.LogBatchRefused, "partition", keys[0].partition, "rows",
+			r.s.config.Log.Warn(telemetry.LogBatchRefused, "partition", keys[0].Partition, "rows",
 				len(keys), "error", err)
 		}
 	}
@@ -152,12 +153,12 @@ func (r *reaping) endLinks(ctx context.Context, over []*dueRow) {
 // eachOf calls do for each row, inBackground rows at a time, and counts the rows that fail.
 func (r *reaping) eachOf(ctx context.Context, rows []*dueRow, do func(*dueRow) error) {
 	var all errgroup.Group
-	all.SetLimit(inBackground)
+	all.SetLimit(concurrent.InBackground)
 	for _, d := range rows {
 		all.Go(func() error {
 			err := ctx.Err()
 			if err == nil {
-				err = table.Safely(func() error { return do(d) })
+				err = concurrent.Safely(func() error { return do(d) })
 			}
 			if err != nil {
 				d.over, d.gone = false, false
@@ -190,13 +191,13 @@ func (r *reaping) count(ctx context.Context, d *dueRow, err error) {
 		return // cut short, not failed
 	}
 	r.done.Failed++
-	r.s.config.Log.Error(telemetry.LogLinkNotReaped, "partition", d.partition, "row", d.key,
+	r.s.config.Log.Error(telemetry.LogLinkNotReaped, "partition", d.Partition, "row", d.Row,
 		"error", err)
 }
 
 // drop deletes an expiry row that is not needed any more.
 func (r *reaping) drop(ctx context.Context, d *dueRow) error {
-	err := r.s.expiry.delete(ctx, d.rowKey)
+	err := r.s.expiry.delete(ctx, d.Key)
 	if err == nil {
 		r.count(ctx, d, nil)
 	}
@@ -246,7 +247,7 @@ func (r *reaping) look(ctx context.Context, d *dueRow) error {
 		}
 	}
 	// A reaper that was killed may have left what is rolled up of a link that is gone.
-	if err := r.s.Clicks.dropCounts(ctx, a); err != nil {
+	if err := r.s.Clicks.Drop(ctx, a); err != nil {
 		return err
 	}
 	// At once, not with its group: a create that is much too late may be about to insert the link,
@@ -308,7 +309,7 @@ func (r *reaping) prepareTombstones(ctx context.Context, rows []*dueRow) []*dueR
 		if end := r.s.end(r.tombstone(d.link.Link)); d.link.GoneReason == link.StateLive &&
 			end.After(r.now) && r.s.config.TombstoneFor > 0 {
 			row := newExpiry(end, d.alias)
-			d.tomb = encode(row)
+			d.tomb = table.Encode(row)
 			byDay[row.PartitionKey] = append(byDay[row.PartitionKey], d)
 		}
 	}
@@ -320,7 +321,7 @@ func (r *reaping) prepareTombstones(ctx context.Context, rows []*dueRow) []*dueR
 		}
 		err := ctx.Err()
 		if err == nil {
-			_, err = r.s.expiry.rows.upsertBatch(ctx, entities)
+			_, err = r.s.expiry.rows.UpsertBatch(ctx, entities)
 		}
 		if err == nil {
 			continue
@@ -378,7 +379,7 @@ func (r *reaping) unlink(ctx context.Context, d *dueRow) (err error) {
 	if err != nil {
 		return err
 	}
-	if listed.etag != "" && d.tomb == nil {
+	if listed.ETag != "" && d.tomb == nil {
 		// Another reaper may have freed the alias, and the row may be that of a new link.
 		if err := r.s.unchanged(ctx, l); err != nil {
 			return err
@@ -408,5 +409,5 @@ func (r *reaping) remove(ctx context.Context, l linkRow) error {
 	if err := r.s.links.delete(ctx, l); err != nil {
 		return err
 	}
-	return r.s.Clicks.dropCounts(ctx, l.Name)
+	return r.s.Clicks.Drop(ctx, l.Name)
 }

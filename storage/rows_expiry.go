@@ -43,16 +43,16 @@ func expiryKey(at time.Time, a link.Name) (partition, key string) {
 func newExpiry(at time.Time, a link.Name) expiryEntity {
 	e := expiryEntity{AliasPartitionKey: linkPartition(a), AliasRowKey: string(a)}
 	e.PartitionKey, e.RowKey = expiryKey(at, a)
-	e.ExpiresAt, e.ExpiresAtType = dateTime(at)
+	e.ExpiresAt, e.ExpiresAtType = table.DateTime(at)
 	return e
 }
 
 // expiryTable is the ShortUrlsExpiryIndex table.
-type expiryTable struct{ rows *store }
+type expiryTable struct{ rows *table.Store }
 
 // expiryRow is a row that the reaper may have to handle.
 type expiryRow struct {
-	rowKey
+	table.Key
 	alias     link.Name
 	expiresAt time.Time
 	keys      []string // in a guard: keys of the index that the reaper checks too
@@ -66,32 +66,32 @@ type expiryRow struct {
 func (t *expiryTable) insert(ctx context.Context, r linkRow, at time.Time) (table.ETag, error) {
 	e := newExpiry(at, r.Name)
 	e.CreateID = r.createID
-	return t.rows.insertBefore(ctx, encode(e), e.PartitionKey, e.RowKey, r.createID)
+	return t.rows.InsertBefore(ctx, table.Encode(e), e.PartitionKey, e.RowKey, r.createID)
 }
 
 // put makes sure that the reaper looks at a link at the given time, and returns the ETag of the
 // expiry row for that time. The row may have been there before.
 func (t *expiryTable) put(ctx context.Context, at time.Time, a link.Name) (table.ETag, error) {
-	r, err := t.rows.write(ctx, table.Upsert, encode(newExpiry(at, a)), "")
+	r, err := t.rows.Write(ctx, table.Upsert, table.Encode(newExpiry(at, a)), "")
 	return r.ETag, err
 }
 
 // insertFree adds a row that makes the reaper look at a link at the row's time, or in the first
 // free second after it. It does not overwrite a row that is there, because the link may end by that
 // row.
-func (t *expiryTable) insertFree(ctx context.Context, e expiryEntity) (rowKey, error) {
+func (t *expiryTable) insertFree(ctx context.Context, e expiryEntity) (table.Key, error) {
 	for {
 		e.PartitionKey, e.RowKey = expiryKey(e.ExpiresAt, link.Name(e.AliasRowKey))
-		r, err := t.rows.write(ctx, table.Insert, encode(e), "")
+		r, err := t.rows.Write(ctx, table.Insert, table.Encode(e), "")
 		if !errors.Is(err, table.ErrExists) {
-			return rowKey{e.PartitionKey, e.RowKey, r.ETag}, err
+			return table.Key{Partition: e.PartitionKey, Row: e.RowKey, ETag: r.ETag}, err
 		}
 		e.ExpiresAt = e.ExpiresAt.Add(time.Second)
 	}
 }
 
-func (t *expiryTable) delete(ctx context.Context, r rowKey) error {
-	return t.rows.delete(ctx, r)
+func (t *expiryTable) delete(ctx context.Context, r table.Key) error {
+	return t.rows.Delete(ctx, r)
 }
 
 // expired lists the rows of links that had expired at cutoff, oldest first, in pages of at most
@@ -100,9 +100,10 @@ func (t *expiryTable) delete(ctx context.Context, r rowKey) error {
 func (t *expiryTable) expired(ctx context.Context, cutoff time.Time, size int,
 	page func([]expiryRow) error) error {
 	day, second := cutoff.UTC().Format(expiryDay), cutoff.UTC().Format(expirySecond)
-	for _, r := range []table.Range{{Before: day}, {Partition: day, Before: beyond(second + "|")}} {
+	for _, r := range []table.Range{{Before: day},
+		{Partition: day, Before: table.Beyond(second + "|")}} {
 		q := table.Query{Range: r, PageSize: size, ETags: true}
-		if err := t.rows.list(ctx, q, func(rows [][]byte) error {
+		if err := t.rows.List(ctx, q, func(rows [][]byte) error {
 			return page(decodeExpired(rows))
 		}); err != nil {
 			return err
@@ -118,7 +119,7 @@ func decodeExpired(entities [][]byte) []expiryRow {
 		// A row that does not parse has a zero expiry and no ETag, so the reaper counts it as
 		// failed.
 		_ = json.Unmarshal(data, &e)
-		r := expiryRow{rowKey: rowKey{e.PartitionKey, e.RowKey, e.ETag},
+		r := expiryRow{Key: table.Key{Partition: e.PartitionKey, Row: e.RowKey, ETag: e.ETag},
 			alias: link.Name(e.AliasRowKey), expiresAt: e.ExpiresAt.UTC()}
 		for _, key := range []string{e.OldIndexKey, e.NewIndexKey} {
 			if len(key) == len(indexKey(link.Link{})) && !slices.Contains(r.keys, key) {

@@ -42,14 +42,14 @@ func encodeIndex(l link.Link) []byte {
 	key := indexKey(l)
 	e := indexEntity{PartitionKey: indexPartition(key), RowKey: key, Alias: string(l.Name),
 		LongURL: l.LongURL}
-	e.ExpiresAt, e.ExpiresAtType = dateTime(l.ExpiresAt)
-	return encode(e)
+	e.ExpiresAt, e.ExpiresAtType = table.DateTime(l.ExpiresAt)
+	return table.Encode(e)
 }
 
 func indexPartition(key string) string { return key[:8] }
 
 // indexTable is the UrlIndex table.
-type indexTable struct{ rows *store }
+type indexTable struct{ rows *table.Store }
 
 // indexRow is a row of the index. The zero indexRow stands for no row.
 type indexRow struct {
@@ -59,7 +59,7 @@ type indexRow struct {
 
 // get reads the row of a key. table.ErrGone: there is no such row.
 func (t *indexTable) get(ctx context.Context, key string) (indexRow, error) {
-	data, etag, err := t.rows.get(ctx, indexPartition(key), key)
+	data, etag, err := t.rows.Get(ctx, indexPartition(key), key)
 	if err != nil {
 		return indexRow{}, err
 	}
@@ -78,9 +78,9 @@ func (t *indexTable) put(ctx context.Context, l link.Link, seen indexRow) (etag 
 	var r table.Result
 	if row := encodeIndex(l); seen.etag != "" && !l.ExpiresAt.IsZero() {
 		// keeps the properties of other programs
-		r, err = t.rows.write(ctx, table.Merge, row, seen.etag)
+		r, err = t.rows.Write(ctx, table.Merge, row, seen.etag)
 	} else {
-		r, err = t.rows.put(ctx, row, seen.etag) // only a replace can remove the row's expiry
+		r, err = t.rows.Put(ctx, row, seen.etag) // only a replace can remove the row's expiry
 	}
 	return r.ETag, r.Again && seen.etag == "", err
 }
@@ -88,7 +88,7 @@ func (t *indexTable) put(ctx context.Context, l link.Link, seen indexRow) (etag 
 // drop deletes the row of a key as it was read. A row that was written since stays, which is no
 // error.
 func (t *indexTable) drop(ctx context.Context, key string, read table.ETag) error {
-	err := t.rows.delete(ctx, rowKey{indexPartition(key), key, read})
+	err := t.rows.Delete(ctx, table.Key{Partition: indexPartition(key), Row: key, ETag: read})
 	if errors.Is(err, table.ErrChanged) {
 		return nil
 	}

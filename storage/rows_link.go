@@ -105,27 +105,27 @@ func encodeLink(r linkRow) []byte {
 		e.StatusCode = r.StatusCode
 	}
 	if len(r.Tags) > 0 {
-		e.Tags = string(encode(r.Tags))
+		e.Tags = string(table.Encode(r.Tags))
 	}
 	if r.Forward != 0 {
-		e.Forward = string(encode(r.Forward.Names()))
+		e.Forward = string(table.Encode(r.Forward.Names()))
 	}
 	if !r.CountedFrom.IsZero() {
 		e.CountedFrom = clicks.DayOf(r.CountedFrom).String()
 	}
-	e.CreatedAt, e.CreatedAtType = dateTime(r.CreatedAt)
-	e.ExpiresAt, e.ExpiresAtType = dateTime(r.ExpiresAt)
-	e.UpdatedAt, e.UpdatedAtType = dateTime(r.UpdatedAt)
-	e.DeletedAt, e.DeletedAtType = dateTime(r.DeletedAt)
-	e.GoneAt, e.GoneAtType = dateTime(r.GoneAt)
+	e.CreatedAt, e.CreatedAtType = table.DateTime(r.CreatedAt)
+	e.ExpiresAt, e.ExpiresAtType = table.DateTime(r.ExpiresAt)
+	e.UpdatedAt, e.UpdatedAtType = table.DateTime(r.UpdatedAt)
+	e.DeletedAt, e.DeletedAtType = table.DateTime(r.DeletedAt)
+	e.GoneAt, e.GoneAtType = table.DateTime(r.GoneAt)
 	if r.Before.Clicks != 0 {
-		e.ClicksBefore, e.ClicksType = r.Before.Clicks, edmInt64
+		e.ClicksBefore, e.ClicksType = r.Before.Clicks, table.EdmInt64
 	}
 	if r.Before.Bots != 0 {
-		e.BotsBefore, e.BotsType = r.Before.Bots, edmInt64
+		e.BotsBefore, e.BotsType = r.Before.Bots, table.EdmInt64
 	}
-	e.LastAt, e.LastAtType = dateTime(r.Before.LastAt)
-	return encode(e)
+	e.LastAt, e.LastAtType = table.DateTime(r.Before.LastAt)
+	return table.Encode(e)
 }
 
 func decodeLink(data []byte, a link.Name, etag table.ETag) (linkRow, error) {
@@ -180,7 +180,7 @@ func decodeLink(data []byte, a link.Name, etag table.ETag) (linkRow, error) {
 }
 
 // linkTable is the ShortUrls table.
-type linkTable struct{ rows *store }
+type linkTable struct{ rows *table.Store }
 
 // linkProperties are the properties of a link's row, without its history, which may be longer than
 // all others together, and without those of other programs.
@@ -209,7 +209,7 @@ func (t *linkTable) whole(ctx context.Context, a link.Name) (linkRow, error) {
 
 func (t *linkTable) getOnly(ctx context.Context, a link.Name, properties ...string) (linkRow,
 	error) {
-	data, etag, err := t.rows.get(ctx, linkPartition(a), string(a), properties...)
+	data, etag, err := t.rows.Get(ctx, linkPartition(a), string(a), properties...)
 	if errors.Is(err, table.ErrGone) {
 		return linkRow{}, link.ErrNotFound
 	}
@@ -234,7 +234,7 @@ func (r linkRow) written(w table.Result) linkRow {
 // table.ErrExists: another link has the alias. After any other error the link may or may not be
 // there.
 func (t *linkTable) insert(ctx context.Context, r linkRow) (_ linkRow, again bool, err error) {
-	w, err := t.rows.insertOnce(ctx, encodeLink(r), linkPartition(r.Name), string(r.Name),
+	w, err := t.rows.InsertOnce(ctx, encodeLink(r), linkPartition(r.Name), string(r.Name),
 		r.createID)
 	return r.written(w), w.Again, err
 }
@@ -243,7 +243,7 @@ func (t *linkTable) insert(ctx context.Context, r linkRow) (_ linkRow, again boo
 // row was changed; if again is true, perhaps by an earlier try and by others after it.
 func (t *linkTable) replace(ctx context.Context, read table.ETag, next linkRow) (_ linkRow,
 	again bool, err error) {
-	w, err := t.rows.put(ctx, encodeLink(next), read)
+	w, err := t.rows.Put(ctx, encodeLink(next), read)
 	if errors.Is(err, table.ErrChanged) && w.Again {
 		there, readErr := t.get(ctx, next.Name)
 		switch {
@@ -260,15 +260,16 @@ func (t *linkTable) replace(ctx context.Context, read table.ETag, next linkRow) 
 // share sets Shared in the row that was read, if that row is unchanged. table.ErrChanged: the row
 // was changed, or an earlier try has done this already.
 func (t *linkTable) share(ctx context.Context, r linkRow) (linkRow, error) {
-	entity := encode(struct {
+	entity := table.Encode(struct {
 		PartitionKey, RowKey string
 		Shared               bool
 	}{linkPartition(r.Name), string(r.Name), true})
-	w, err := t.rows.write(ctx, table.Merge, entity, r.etag)
+	w, err := t.rows.Write(ctx, table.Merge, entity, r.etag)
 	r.Shared = true
 	return r.written(w), err
 }
 
 func (t *linkTable) delete(ctx context.Context, r linkRow) error {
-	return t.rows.delete(ctx, rowKey{linkPartition(r.Name), string(r.Name), r.etag})
+	return t.rows.Delete(ctx,
+		table.Key{Partition: linkPartition(r.Name), Row: string(r.Name), ETag: r.etag})
 }

@@ -31,29 +31,30 @@ func ownerKey(l link.Link) string {
 }
 
 // ownerTable is the ShortUrlsByOwner table.
-type ownerTable struct{ rows *store }
+type ownerTable struct{ rows *table.Store }
 
 // insert adds a row to the list of an owner, before its link is there. table.ErrExists: the row
 // belongs to another link.
 //
 // It returns the ETag by which the row may be deleted again. The ETag is "" if only a list of the
 // owner's links may delete the row.
-func (t *ownerTable) insert(ctx context.Context, r rowKey, createID string) (table.ETag, error) {
-	return t.rows.insertBefore(ctx, encode(ownerEntity{r.partition, r.key, createID}), r.partition,
-		r.key, createID)
+func (t *ownerTable) insert(ctx context.Context, r table.Key, createID string) (table.ETag, error) {
+	row := table.Encode(ownerEntity{r.Partition, r.Row, createID})
+	return t.rows.InsertBefore(ctx, row, r.Partition, r.Row, createID)
 }
 
 // put adds a row to the list of an owner. If it is there already, it gets another ETag, so that
 // no caller that has read it before deletes it.
-func (t *ownerTable) put(ctx context.Context, r rowKey, createID string) error {
-	_, err := t.rows.write(ctx, table.Upsert, encode(ownerEntity{r.partition, r.key, createID}), "")
+func (t *ownerTable) put(ctx context.Context, r table.Key, createID string) error {
+	row := table.Encode(ownerEntity{r.Partition, r.Row, createID})
+	_, err := t.rows.Write(ctx, table.Upsert, row, "")
 	return err
 }
 
 // read returns a row with its ETag, which is "" if the row is not there. A zero row is not read.
-func (t *ownerTable) read(ctx context.Context, r rowKey) (_ rowKey, err error) {
-	if r.key != "" {
-		_, r.etag, err = t.rows.get(ctx, r.partition, r.key)
+func (t *ownerTable) read(ctx context.Context, r table.Key) (_ table.Key, err error) {
+	if r.Row != "" {
+		_, r.ETag, err = t.rows.Get(ctx, r.Partition, r.Row)
 	}
 	if errors.Is(err, table.ErrGone) {
 		err = nil
@@ -63,11 +64,11 @@ func (t *ownerTable) read(ctx context.Context, r rowKey) (_ rowKey, err error) {
 
 // delete deletes a row that was read, or that insert has added, unless it has no ETag. If that
 // fails, or the row has changed, the row stays, perhaps without its link: see List.
-func (t *ownerTable) delete(ctx context.Context, r rowKey) error {
-	if r.etag == "" {
+func (t *ownerTable) delete(ctx context.Context, r table.Key) error {
+	if r.ETag == "" {
 		return nil
 	}
-	err := t.rows.delete(ctx, r)
+	err := t.rows.Delete(ctx, r)
 	if errors.Is(err, table.ErrChanged) {
 		err = nil
 	}

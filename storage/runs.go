@@ -10,6 +10,7 @@ import (
 
 	"tiney/internal/link"
 	"tiney/internal/telemetry"
+	"tiney/storage/concurrent"
 	"tiney/storage/table"
 )
 
@@ -22,7 +23,7 @@ const (
 // Reaps keeps statistics of the runs of the reaper, in one row for all processes.
 type Reaps struct {
 	config *Config
-	rows   *store
+	rows   *table.Store
 }
 
 // reapsEntity is the row of ShortUrlsState on the wire.
@@ -44,13 +45,13 @@ type reapsEntity struct {
 
 func encodeReaps(s link.ReapStats) []byte {
 	e := reapsEntity{PartitionKey: reapsPartition, RowKey: reapsKey, LastDeleted: s.Last.Deleted,
-		LastDeletedType: edmInt64,
-		DeletedTotal:    s.DeletedTotal, DeletedTotalType: edmInt64, Successful: s.Successful,
-		SuccessfulType: edmInt64,
-		Failed:         s.Failed, FailedType: edmInt64, Milliseconds: s.Took.Milliseconds(),
-		MillisecondsType: edmInt64}
-	e.LastAt, e.LastAtType = dateTime(s.Last.At)
-	return encode(e)
+		LastDeletedType: table.EdmInt64,
+		DeletedTotal:    s.DeletedTotal, DeletedTotalType: table.EdmInt64, Successful: s.Successful,
+		SuccessfulType: table.EdmInt64,
+		Failed:         s.Failed, FailedType: table.EdmInt64, Milliseconds: s.Took.Milliseconds(),
+		MillisecondsType: table.EdmInt64}
+	e.LastAt, e.LastAtType = table.DateTime(s.Last.At)
+	return table.Encode(e)
 }
 
 // Stats returns what was saved. Errors: link.ErrUnavailable.
@@ -63,7 +64,7 @@ func (s *Reaps) Stats(ctx context.Context) (link.ReapStats, error) {
 
 // read returns what was saved. Without a row the ETag is "".
 func (s *Reaps) read(ctx context.Context) (stats link.ReapStats, etag table.ETag, err error) {
-	data, etag, err := s.rows.get(ctx, reapsPartition, reapsKey)
+	data, etag, err := s.rows.Get(ctx, reapsPartition, reapsKey)
 	if errors.Is(err, table.ErrGone) {
 		return stats, "", nil
 	}
@@ -85,7 +86,7 @@ func (s *Reaps) read(ctx context.Context) (stats link.ReapStats, etag table.ETag
 func (s *Reaps) Record(ctx context.Context, run link.ReapRun) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.Timeout)
 	defer cancel()
-	if err := table.Safely(func() error { return s.add(ctx, run) }); err != nil {
+	if err := concurrent.Safely(func() error { return s.add(ctx, run) }); err != nil {
 		s.config.Log.Warn(telemetry.LogReapStatsNotSaved, "error", err)
 	}
 }
@@ -97,7 +98,7 @@ func (s *Reaps) add(ctx context.Context, run link.ReapRun) error {
 			return err
 		}
 		stats.Add(run)
-		r, err := s.rows.put(ctx, encodeReaps(stats), etag)
+		r, err := s.rows.Put(ctx, encodeReaps(stats), etag)
 		if !errors.Is(err, table.ErrChanged) || r.Again { // an earlier try may have been applied
 			return err
 		}

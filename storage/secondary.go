@@ -13,7 +13,7 @@ import (
 
 	"tiney/internal/link"
 	"tiney/internal/telemetry"
-	"tiney/storage/table"
+	"tiney/storage/concurrent"
 )
 
 const (
@@ -63,7 +63,7 @@ func (s *secondary) get(ctx context.Context, a link.Name, primary func(context.C
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.Timeout)
 		defer cancel()
 		var got response
-		got.error = table.Safely(func() (err error) {
+		got.error = concurrent.Safely(func() (err error) {
 			got.linkRow, err = primary(ctx, a)
 			return err
 		})
@@ -145,7 +145,7 @@ type secondRow struct {
 
 // read asks the secondary. Concurrent callers for one link share a read.
 func (s *secondary) read(ctx context.Context, a link.Name) <-chan singleflight.Result {
-	return shared(ctx, &s.reads, string(a),
+	return concurrent.Share(ctx, &s.reads, string(a),
 		s.config.Timeout, func(ctx context.Context) (got secondRow, err error) {
 			got.forgotten = s.cache.forgottenCount(a)
 			got.linkRow, err = s.links.get(ctx, a)
@@ -167,7 +167,7 @@ func (s *secondary) found(a link.Name, r secondRow, why error) linkRow {
 // secondary alone.
 func (s *secondary) ping(ctx context.Context, primary func(context.Context) error) error {
 	first := make(chan error, 1)
-	go func() { first <- table.Safely(func() error { return primary(ctx) }) }()
+	go func() { first <- concurrent.Safely(func() error { return primary(ctx) }) }()
 	silent := time.NewTimer(secondaryPing)
 	defer silent.Stop()
 	var failure error
@@ -179,7 +179,7 @@ func (s *secondary) ping(ctx context.Context, primary func(context.Context) erro
 		first = nil
 	case <-silent.C:
 	}
-	other := table.Safely(func() error { return s.links.rows.ping(ctx) })
+	other := concurrent.Safely(func() error { return s.links.rows.Ping(ctx) })
 	if first != nil {
 		failure = <-first
 	}

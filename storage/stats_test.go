@@ -19,6 +19,7 @@ import (
 	"tiney/internal/testing/faultproxy"
 	"tiney/internal/testing/rawtables"
 	"tiney/storage"
+	"tiney/storage/counts"
 	"tiney/storage/table"
 )
 
@@ -27,7 +28,7 @@ import (
 func newStatsRig(t testing.TB) *rig {
 	t.Helper()
 	r := newRig(t)
-	r.config.Clicks = storage.ClicksConfig{Mode: clicks.ModeFull, FlushEvery: time.Second,
+	r.config.Clicks = counts.Settings{Mode: clicks.ModeFull, FlushEvery: time.Second,
 		KeepDays: 400}
 	r.clock.Advance(r.clock.Now().Truncate(24 * time.Hour).Add(14*time.Hour +
 		30*time.Minute).Sub(r.clock.Now()))

@@ -15,6 +15,9 @@ import (
 	"context"
 
 	"tiney/internal/link"
+	"tiney/storage/concurrent"
+	"tiney/storage/counts"
+	"tiney/storage/table"
 )
 
 // Links keeps links in tables. Its methods may be called concurrently, and other processes may work
@@ -22,7 +25,7 @@ import (
 type Links struct {
 	Keys    *Keys // API keys of owners
 	Blocked *Blocked
-	Clicks  *Clicks
+	Clicks  *counts.Clicks
 	Reaps   *Reaps
 
 	config  *Config
@@ -30,17 +33,20 @@ type Links struct {
 	index   *indexTable
 	expiry  *expiryTable
 	owners  *ownerTable
-	state   *store
-	cache   *cache // nil without one
+	state   *table.Store
+	tables  []*table.Store // all that are opened by name
+	cache   *cache         // nil without one
 	changes *changes
 	second  *secondary // nil without one
 }
 
 // Open returns a Links. It makes no call yet. The tables are created when they are found missing.
 func Open(config Config) (*Links, error) {
-	open := func(name string) *store {
-		return &store{table: config.Open(name),
-			timeout: config.Timeout}
+	var all []*table.Store
+	open := func(name string) *table.Store {
+		t := &table.Store{Table: config.Open(name), Timeout: config.Timeout}
+		all = append(all, t)
+		return t
 	}
 	state := open(config.Tables.State)
 	s := &Links{
@@ -65,12 +71,18 @@ func Open(config Config) (*Links, error) {
 			doubt:  s.cache.doubt,
 		})
 	}
-	if s.Clicks, err = newClicks(s, open(config.Tables.ClickTotals)); err != nil {
+	if s.Clicks, err = counts.New(counts.Config{Settings: config.Clicks, Open: config.Open,
+		Days: config.Tables.Clicks, Totals: open(config.Tables.ClickTotals), State: state,
+		Links: known{s}, Timeout: config.Timeout, PageSize: config.Reap.PageSize,
+		StorageClock: config.Reap.StorageClock, Pause: config.Reap.Pause, Now: config.Now,
+		Random: config.Random, Log: config.Log, Metrics: config.Metrics}); err != nil {
 		return nil, err
 	}
+	s.tables = all
 	if config.OpenCopy != nil {
-		copied := func(name string) *store {
-			return &store{table: config.OpenCopy(name), timeout: config.Timeout, readOnly: true}
+		copied := func(name string) *table.Store {
+			return &table.Store{Table: config.OpenCopy(name), Timeout: config.Timeout,
+				ReadOnly: true}
 		}
 		s.Blocked.second = copied(config.Tables.State)
 		s.second = &secondary{config: &config, links: &linkTable{copied(config.Tables.Links)},
@@ -87,7 +99,7 @@ func (s *Links) FollowChanges(ctx context.Context) { s.changes.follow(ctx) }
 func (s *Links) EnsureTables(ctx context.Context) error {
 	// The tables are created one after the other: no request waits for that, and each connection
 	// costs memory, even at rest.
-	return s.eachTable(ctx, 1, (*store).ensure)
+	return s.eachTable(ctx, 1, (*table.Store).Ensure)
 }
 
 // Ping asks each table for a row that cannot exist. That is the cheapest way to find out that
@@ -99,13 +111,11 @@ func (s *Links) Ping(ctx context.Context) error {
 	return s.ping(ctx)
 }
 
-func (s *Links) ping(ctx context.Context) error { return s.eachTable(ctx, -1, (*store).ping) }
+func (s *Links) ping(ctx context.Context) error { return s.eachTable(ctx, -1, (*table.Store).Ping) }
 
 func (s *Links) eachTable(ctx context.Context, atOnce int,
-	do func(*store, context.Context) error) error {
-	tables := []*store{s.links.rows, s.index.rows, s.expiry.rows, s.owners.rows, s.Keys.rows,
-		s.state, s.Clicks.totals}
-	return concurrently(ctx, len(tables), atOnce, func(ctx context.Context, i int) error {
-		return do(tables[i], ctx)
+	do func(*table.Store, context.Context) error) error {
+	return concurrent.Each(ctx, len(s.tables), atOnce, func(ctx context.Context, i int) error {
+		return do(s.tables[i], ctx)
 	})
 }

@@ -75,7 +75,7 @@ func New(
 	if s.Functions.Memory {
 		log.Warn(telemetry.LogMemory)
 		service := memtable.New(now)
-		s.Storage.Open = func(name string) storage.Table { return service.Table(name) }
+		s.Storage.Open = service.Table
 	}
 	if err = s.OpenTables(a.sender); err != nil {
 		return nil, err

@@ -13,7 +13,6 @@ import (
 
 	"tiney/internal/clicks"
 	"tiney/internal/telemetry"
-	"tiney/storage"
 	"tiney/storage/memtable"
 )
 
@@ -58,7 +57,7 @@ func cachedRedirect(tb testing.TB, v variant) func() int {
 		tb.Fatal(err)
 	}
 	memory := memtable.New(time.Now)
-	s.Storage.Open = func(name string) storage.Table { return memory.Table(name) }
+	s.Storage.Open = memory.Table
 	service, err := New(tb.Context(), s, "test", time.Now, telemetry.NewLogger(io.Discard,
 		slog.LevelInfo))
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tiney/internal/telemetry"
+	"tiney/storage/concurrent"
 	"tiney/storage/table"
 )
 
@@ -22,7 +23,7 @@ func (t oneAtATime) ensure(
 	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
 		t <- struct{}{}
 		once, cancel := context.WithTimeout(ctx, table.Timeout)
-		err := table.Safely(func() error { return try(once) })
+		err := concurrent.Safely(func() error { return try(once) })
 		cancel()
 		<-t
 		if err == nil {

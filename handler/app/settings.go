@@ -26,6 +26,7 @@ import (
 	"tiney/internal/link"
 	"tiney/internal/telemetry"
 	"tiney/storage"
+	"tiney/storage/counts"
 	"tiney/storage/lock"
 	"tiney/storage/table"
 )
@@ -156,12 +157,12 @@ func (s *Settings) OpenTables(sender *telemetry.Sender) error {
 	if s.Storage.Open != nil {
 		return nil
 	}
-	open := func(c table.Connection) (func(string) storage.Table, error) {
+	open := func(c table.Connection) (func(string) table.Table, error) {
 		service, err := table.Open(c, sender)
 		if err != nil {
 			return nil, fmt.Errorf("TABLE_CONNECTION or AzureWebJobsStorage: %w", err)
 		}
-		return func(name string) storage.Table { return service.Table(name) }, nil
+		return service.Table, nil
 	}
 	var err error
 	if s.Storage.Open, err = open(s.Tables); err == nil && s.Copies != nil {
@@ -244,7 +245,7 @@ func (r *reader) links(s *Settings, port int64) {
 		StorageClock: true,
 		Pause:        time.Second,
 	}
-	s.Storage.Clicks = storage.ClicksConfig{
+	s.Storage.Clicks = counts.Settings{
 		Mode:       clicks.Mode(r.choice("CLICKS", "full", "full", "totals", "off")),
 		FlushEvery: r.duration("CLICKS_FLUSH_SECONDS", time.Second, 10, 1, 300),
 		KeepDays:   int(r.integer("CLICKS_KEEP_DAYS", 400, 3, 3650)),

@@ -17,6 +17,7 @@ import (
 	"tiney/internal/clicks"
 	"tiney/internal/link"
 	"tiney/storage"
+	"tiney/storage/counts"
 )
 
 // pairs are the names and values of settings, alternately.
@@ -61,7 +62,7 @@ func TestDefaultSettings(t *testing.T) {
 		tables.ClickTotals != "ShortUrlsClickTotals" {
 		t.Errorf("tables of clicks: %+v", tables)
 	}
-	if c := s.Storage.Clicks; c != (storage.ClicksConfig{Mode: clicks.ModeFull,
+	if c := s.Storage.Clicks; c != (counts.Settings{Mode: clicks.ModeFull,
 		FlushEvery: 10 * time.Second, KeepDays: 400}) || !s.Functions.PublicStats {
 		t.Errorf("clicks: %+v, public: %t", c, s.Functions.PublicStats)
 	}
@@ -236,7 +237,7 @@ func TestSettings(t *testing.T) {
 		"totals of clicks, written each minute, for ten years": {pairs{"CLICKS", "Totals",
 			"CLICKS_FLUSH_SECONDS", "60", "CLICKS_KEEP_DAYS", "3650"},
 			func(s Settings) bool {
-				return s.Storage.Clicks == storage.ClicksConfig{Mode: clicks.ModeTotals,
+				return s.Storage.Clicks == counts.Settings{Mode: clicks.ModeTotals,
 					FlushEvery: time.Minute, KeepDays: 3650}
 			}},
 		"no clicks, and statistics for admins": {pairs{"CLICKS", "off", "PUBLIC_STATS", "false"},

@@ -19,6 +19,7 @@ import (
 
 	"tiney/internal/link"
 	"tiney/internal/telemetry"
+	"tiney/storage/concurrent"
 	"tiney/storage/table"
 )
 
@@ -118,7 +119,7 @@ func whileRenewed(ctx context.Context, renew, work func(context.Context) error) 
 			}
 		}
 	}()
-	err := table.Safely(func() error { return work(ctx) })
+	err := concurrent.Safely(func() error { return work(ctx) })
 	cancel(nil)
 	<-renewing
 	return err
@@ -182,7 +183,7 @@ func (l *Lock) Ensure(ctx context.Context) error {
 
 // Held reports whether some process holds the lock. Errors: link.ErrUnavailable.
 func (l *Lock) Held(ctx context.Context) (held bool, err error) {
-	err = table.Safely(func() error {
+	err = concurrent.Safely(func() error {
 		const call = "GetBlob"
 		ctx, _ := table.WithCall(ctx, call)
 		is, err := l.blob.GetProperties(ctx, nil)
@@ -197,7 +198,7 @@ func (l *Lock) Held(ctx context.Context) (held bool, err error) {
 
 // Ping asks whether the lock's container is there. Errors: link.ErrUnavailable.
 func (l *Lock) Ping(ctx context.Context) error {
-	return table.Safely(func() error {
+	return concurrent.Safely(func() error {
 		const call = "GetContainer"
 		ctx, _ := table.WithCall(ctx, call)
 		_, err := l.container.GetProperties(ctx, nil)
@@ -216,7 +217,7 @@ func (l *Local) Do(ctx context.Context, work func(context.Context) error) error 
 		return link.ErrLockHeld
 	}
 	defer l.held.Store(false)
-	return table.Safely(func() error { return work(ctx) })
+	return concurrent.Safely(func() error { return work(ctx) })
 }
 
 // Held reports whether the lock is held.

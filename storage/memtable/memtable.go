@@ -36,7 +36,7 @@ func New(now func() time.Time) *Service {
 }
 
 // Table returns one table, which need not exist.
-func (s *Service) Table(name string) *Table { return &Table{name, s} }
+func (s *Service) Table(name string) table.Table { return &Table{name, s} }
 
 // Names returns the names of the tables that begin with prefix in any case, in their order.
 func (s *Service) Names(ctx context.Context, prefix string) (names []string, err error) {

@@ -13,7 +13,6 @@ import (
 
 	"tiney/internal/link"
 	"tiney/internal/testing/tabletest"
-	"tiney/storage"
 	"tiney/storage/memtable"
 	"tiney/storage/table"
 )
@@ -21,7 +20,7 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	service := memtable.New(time.Now)
-	tabletest.Conform(t, service, func(name string) storage.Table { return service.Table(name) },
+	tabletest.Conform(t, service, service.Table,
 		"Conform")
 }
 
@@ -29,7 +28,7 @@ func TestConformanceWithSlowDrops(t *testing.T) {
 	t.Parallel()
 	service := memtable.New(time.Now)
 	service.DropTakes = 100 * time.Millisecond
-	tabletest.Conform(t, service, func(name string) storage.Table { return service.Table(name) },
+	tabletest.Conform(t, service, service.Table,
 		"Conform")
 }
 
@@ -61,7 +60,7 @@ func TestDropTakes(t *testing.T) {
 
 func newTable(t *testing.T) *memtable.Table {
 	t.Helper()
-	rows := memtable.New(time.Now).Table("Rows")
+	rows := memtable.New(time.Now).Table("Rows").(*memtable.Table)
 	if err := rows.Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,6 @@ import (
 
 	"tiney/internal/testing/azurite"
 	"tiney/internal/testing/tabletest"
-	"tiney/storage"
 	"tiney/storage/table"
 )
 
@@ -45,7 +44,7 @@ func open(t *testing.T, connectionString string) *table.Service {
 
 func TestConformance(t *testing.T) {
 	service := open(t, emulator.ConnectionString())
-	tabletest.Conform(t, service, func(name string) storage.Table { return service.Table(name) },
+	tabletest.Conform(t, service, service.Table,
 		"Conform")
 }
 
@@ -102,7 +101,7 @@ func TestConformanceWithSlowDrops(t *testing.T) {
 	ports := emulator
 	ports.Table = server.Listener.Addr().(*net.TCPAddr).Port
 	service := open(t, ports.ConnectionString())
-	tabletest.Conform(t, service, func(name string) storage.Table { return service.Table(name) },
+	tabletest.Conform(t, service, service.Table,
 		"Deleted")
 }
 
@@ -128,6 +127,6 @@ func TestSharedAccessSignature(t *testing.T) {
 	signed := fmt.Sprintf("TableEndpoint=http://127.0.0.1:%d/%s;SharedAccessSignature=%s",
 		emulator.Table, azurite.Account, sas.Encode())
 	service := open(t, signed)
-	tabletest.Conform(t, service, func(name string) storage.Table { return service.Table(name) },
+	tabletest.Conform(t, service, service.Table,
 		"Signed")
 }

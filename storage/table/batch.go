@@ -45,11 +45,7 @@ func batchOf(ctx context.Context) (b *batch, ok bool) {
 var unsent = []aztables.TransactionAction{{ActionType: aztables.TransactionTypeDelete,
 	Entity: []byte(`{"PartitionKey":"-","RowKey":"-"}`)}}
 
-// Batch makes up to MaxBatch writes of different rows of one partition in one call: all of them or
-// none. No error says which row is to blame, and an earlier try whose response was lost may have
-// been applied. again: as in Result. ErrExists, ErrGone, ErrChanged: one of the rows was not as it
-// had to be.
-func (t *Table) Batch(ctx context.Context, writes []Write) (again bool, err error) {
+func (t *azureTable) Batch(ctx context.Context, writes []Write) (again bool, err error) {
 	b, err := t.newBatch(writes)
 	if err != nil {
 		return false, fmt.Errorf("SubmitTransaction %s: %w: %w", t.name, link.ErrUnavailable, err)
@@ -65,7 +61,7 @@ func (t *Table) Batch(ctx context.Context, writes []Write) (again bool, err erro
 }
 
 // newBatch encodes a batch, with the methods and headers that the SDK gives its parts.
-func (t *Table) newBatch(writes []Write) (*batch, error) {
+func (t *azureTable) newBatch(writes []Write) (*batch, error) {
 	size := 0
 	for _, w := range writes {
 		size += len(w.Row) + 600

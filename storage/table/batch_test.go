@@ -17,7 +17,7 @@ import (
 )
 
 // serve opens a table of a server that is not Azure. Sas is of its connection, and may be "".
-func serve(t testing.TB, sas string, serve http.HandlerFunc) *Table {
+func serve(t testing.TB, sas string, serve http.HandlerFunc) *azureTable {
 	t.Helper()
 	server := httptest.NewServer(serve)
 	t.Cleanup(server.Close)
@@ -29,7 +29,7 @@ func serve(t testing.TB, sas string, serve http.HandlerFunc) *Table {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return service.Table("Rows")
+	return service.Table("Rows").(*azureTable)
 }
 
 // A batch has the bytes that the SDK would send, but for what is said here.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"runtime/debug"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
@@ -23,17 +22,6 @@ var (
 		link.ErrUnavailable)
 	ErrNoTable = fmt.Errorf("%w: the table does not exist", link.ErrUnavailable)
 )
-
-// Safely turns a panic of f into an error. It is for goroutines that no request's recovery reaches:
-// the SDK is known to panic over responses that it does not expect.
-func Safely(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	return f()
-}
 
 // Classify turns the SDK's error of a call into link.ErrUnavailable.
 //

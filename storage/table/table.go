@@ -106,7 +106,7 @@ func Open(c Connection, sender *telemetry.Sender) (*Service, error) {
 }
 
 // Table returns one table, which need not exist.
-func (s *Service) Table(name string) *Table { return &Table{name, s.client.NewClient(name), s} }
+func (s *Service) Table(name string) Table { return &azureTable{name, s.client.NewClient(name), s} }
 
 // Names returns the names of the tables that begin with prefix in any case, since names of tables
 // ignore it. Error: link.ErrUnavailable.
@@ -129,33 +129,28 @@ func (s *Service) Names(ctx context.Context, prefix string) (names []string, err
 	return names, nil
 }
 
-// Table is one table of an account. Its methods return the errors of this package, or
-// link.ErrUnavailable, which is true of all of them.
-type Table struct {
+// azureTable is a Table of Azure.
+type azureTable struct {
 	name    string
 	client  *aztables.Client
 	service *Service
 }
 
-// Name returns the name of the table.
-func (t *Table) Name() string { return t.name }
+func (t *azureTable) Name() string { return t.name }
 
 // do makes one call. again: it was sent more than once.
-func (t *Table) do(ctx context.Context, name string, send func(context.Context) error) (again bool,
-	err error) {
+func (t *azureTable) do(ctx context.Context, name string, send func(context.Context) error) (
+	again bool, err error) {
 	ctx, c := WithCall(ctx, name+" "+t.name)
 	err = classify(c.name, send(ctx))
 	return c.tries > 1, err
 }
 
-// Names returns the names of the account's tables that begin with prefix, in their order.
-func (t *Table) Names(ctx context.Context, prefix string) ([]string, error) {
+func (t *azureTable) Names(ctx context.Context, prefix string) ([]string, error) {
 	return t.service.Names(ctx, prefix)
 }
 
-// Create creates the table. One that exists already is fine. It fails for a while after Drop, and
-// not with ErrNoTable, which callers of other methods respond to with a Create.
-func (t *Table) Create(ctx context.Context) error {
+func (t *azureTable) Create(ctx context.Context) error {
 	ctx, c := WithCall(ctx, "CreateTable "+t.name)
 	_, err := t.client.CreateTable(ctx, nil)
 	if hasCode(err, "TableAlreadyExists") {
@@ -164,9 +159,7 @@ func (t *Table) Create(ctx context.Context) error {
 	return Classify(c.name, err)
 }
 
-// Drop deletes the table with all its rows. One that does not exist is fine. The service goes on
-// deleting it for 40 s or more. Until then the table is gone for all calls, and Create fails.
-func (t *Table) Drop(ctx context.Context) error {
+func (t *azureTable) Drop(ctx context.Context) error {
 	_, err := t.do(ctx, "DeleteTable", func(ctx context.Context) error {
 		_, err := t.client.Delete(ctx, nil)
 		return err
@@ -177,9 +170,8 @@ func (t *Table) Drop(ctx context.Context) error {
 	return err
 }
 
-// Clock asks for a row whose key no link can have, and returns the service's time, in whole
-// seconds: the cheapest way to find out that the table responds.
-func (t *Table) Clock(ctx context.Context) (time.Time, error) {
+// Clock asks for a row whose key no link can have.
+func (t *azureTable) Clock(ctx context.Context) (time.Time, error) {
 	resp, err := t.read(ctx, "-", "-")
 	if err != nil && !errors.Is(err, ErrGone) {
 		return time.Time{}, err
@@ -191,10 +183,8 @@ func (t *Table) Clock(ctx context.Context) (time.Time, error) {
 	return at, nil
 }
 
-// Get reads one row, or these properties of it. ErrGone: the table was read, and the row is not
-// there.
-func (t *Table) Get(ctx context.Context, partition, key string, properties ...string) ([]byte, ETag,
-	error) {
+func (t *azureTable) Get(ctx context.Context, partition, key string, properties ...string) (
+	[]byte, ETag, error) {
 	if properties != nil {
 		ctx = withSelect(ctx, properties)
 	}
@@ -208,7 +198,8 @@ func (t *Table) Get(ctx context.Context, partition, key string, properties ...st
 
 // read returns the response for a row, also where that says that there is none. What the SDK itself
 // returns went through a map, in which a Double of 3.0 is a 3, and a 3 is written back as an Int32.
-func (t *Table) read(ctx context.Context, partition, key string) (resp *http.Response, err error) {
+func (t *azureTable) read(ctx context.Context, partition, key string) (resp *http.Response,
+	err error) {
 	_, err = t.do(ctx, "GetEntity", func(ctx context.Context) error {
 		_, err := t.client.GetEntity(policy.WithCaptureResponse(ctx, &resp), partition, key, nil)
 		return err
@@ -216,9 +207,7 @@ func (t *Table) read(ctx context.Context, partition, key string) (resp *http.Res
 	return resp, err
 }
 
-// List lists rows, page by page, until page returns an error. A page may have fewer rows than asked
-// for, even none, although there are more. ErrNoTable: there is no table.
-func (t *Table) List(ctx context.Context, q Query, page func(rows [][]byte) error) error {
+func (t *azureTable) List(ctx context.Context, q Query, page func(rows [][]byte) error) error {
 	options := &aztables.ListEntitiesOptions{}
 	if filter := q.filter(); filter != "" {
 		options.Filter = &filter

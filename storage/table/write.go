@@ -83,8 +83,7 @@ func (w Write) Do(table string, send func() (Result, error)) (Result, error) {
 	return r, err
 }
 
-// Write makes one write.
-func (t *Table) Write(ctx context.Context, w Write) (Result, error) {
+func (t *azureTable) Write(ctx context.Context, w Write) (Result, error) {
 	return w.Do(t.name, func() (r Result, err error) {
 		r.Again, err = t.do(ctx, w.Kind.Operation(), func(ctx context.Context) (err error) {
 			r.ETag, err = t.send(ctx, w)
@@ -94,7 +93,7 @@ func (t *Table) Write(ctx context.Context, w Write) (Result, error) {
 	})
 }
 
-func (t *Table) send(ctx context.Context, w Write) (ETag, error) {
+func (t *azureTable) send(ctx context.Context, w Write) (ETag, error) {
 	read := (*azcore.ETag)(&w.Read)
 	switch w.Kind {
 	case Insert:

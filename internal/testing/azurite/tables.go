@@ -1,17 +1,16 @@
 package azurite
 
 import (
-	"tiney/storage"
 	"tiney/storage/table"
 )
 
 // Tables opens tables of the emulator, or of a proxy in front of it. It makes no call.
-func Tables(connectionString string) (func(name string) storage.Table, error) {
+func Tables(connectionString string) (func(name string) table.Table, error) {
 	setting := func(string) string { return connectionString }
 	connection, err := table.ParseConnection(setting, table.TableService, "TABLE_CONNECTION")
 	if err != nil {
 		return nil, err
 	}
 	service, err := table.Open(connection, nil)
-	return func(name string) storage.Table { return service.Table(name) }, err
+	return service.Table, err
 }

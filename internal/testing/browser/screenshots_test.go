@@ -24,6 +24,7 @@ import (
 	"tiney/internal/telemetry"
 	"tiney/internal/testing/azurite"
 	"tiney/storage"
+	"tiney/storage/counts"
 	"tiney/storage/table"
 )
 
@@ -43,7 +44,7 @@ func (s *site) clickFor(t *testing.T, days map[link.Name]int) {
 	store, err := storage.Open(storage.Config{Open: open, Timeout: table.Timeout, AliasLength: 6,
 		Tables: storage.Tables{Links: s.Links, Index: s.Index, Expiry: s.Expiry, Owners: s.Owners,
 			Keys: s.Keys, State: s.State, Clicks: s.Clicks, ClickTotals: s.ClickTotals},
-		Clicks: storage.ClicksConfig{Mode: clicks.ModeFull, FlushEvery: time.Hour, KeepDays: 400},
+		Clicks: counts.Settings{Mode: clicks.ModeFull, FlushEvery: time.Hour, KeepDays: 400},
 		Now:    func() time.Time { return now },
 		Random: rand.Reader, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Metrics: new(telemetry.Metrics)})

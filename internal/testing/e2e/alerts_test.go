@@ -24,6 +24,7 @@ import (
 	"tiney/internal/testing/kql"
 	"tiney/internal/testing/testutil"
 	"tiney/storage"
+	"tiney/storage/counts"
 	"tiney/storage/memtable"
 	"tiney/storage/table"
 )
@@ -368,7 +369,7 @@ func minutes(t *testing.T, n int, fails func(faultproxy.Call) bool, each func(*s
 			Keys: "Keys", State: "State", Clicks: "Clicks", ClickTotals: "Totals"},
 		Cache: &storage.CacheConfig{Bytes: 1 << 20, Fresh: time.Hour, Negative: time.Hour,
 			Stale: time.Hour},
-		Clicks:       storage.ClicksConfig{Mode: clicks.ModeFull, FlushEvery: time.Hour, KeepDays: 400},
+		Clicks:       counts.Settings{Mode: clicks.ModeFull, FlushEvery: time.Hour, KeepDays: 400},
 		ChangesEvery: 5 * time.Second, ChangesWait: time.Second, StaleWait: time.Second, Now: clock,
 		Random: rand.Reader, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: metrics})
 	if err == nil {

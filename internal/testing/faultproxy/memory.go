@@ -12,7 +12,6 @@ import (
 
 	"tiney/internal/link"
 	"tiney/internal/testing/azurite"
-	"tiney/storage"
 	"tiney/storage/memtable"
 	"tiney/storage/table"
 )
@@ -27,11 +26,13 @@ func InMemory(service *memtable.Service) *Proxy {
 
 // Open returns a function that opens tables through the proxy. Only the connection to Azurite can
 // fail.
-func (p *Proxy) Open() (func(name string) storage.Table, error) {
+func (p *Proxy) Open() (func(name string) table.Table, error) {
 	if p.memory == nil {
 		return azurite.Tables(p.ConnectionString())
 	}
-	return func(name string) storage.Table { return &memoryTable{p.memory.Table(name), p} }, nil
+	return func(name string) table.Table {
+		return &memoryTable{p.memory.Table(name).(*memtable.Table), p}
+	}, nil
 }
 
 // The tries of a call, as package table makes them.

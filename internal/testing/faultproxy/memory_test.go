@@ -15,7 +15,6 @@ import (
 	"tiney/internal/link"
 	"tiney/internal/testing/azurite"
 	"tiney/internal/testing/faultproxy"
-	"tiney/storage"
 	"tiney/storage/memtable"
 	"tiney/storage/table"
 )
@@ -45,8 +44,8 @@ func old(etag table.ETag) table.ETag {
 }
 
 // write returns a call that makes a write. The ETag is what the write goes by.
-func write(w table.Write) func(context.Context, storage.Table, table.ETag) (bool, error) {
-	return func(ctx context.Context, t storage.Table, etag table.ETag) (bool, error) {
+func write(w table.Write) func(context.Context, table.Table, table.ETag) (bool, error) {
+	return func(ctx context.Context, t table.Table, etag table.ETag) (bool, error) {
 		w := w
 		w.Read = etag
 		r, err := t.Write(ctx, w)
@@ -55,8 +54,8 @@ func write(w table.Write) func(context.Context, storage.Table, table.ETag) (bool
 }
 
 // operations call every method on a table with row 1, which has the given ETag.
-var operations = map[string]func(context.Context, storage.Table, table.ETag) (bool, error){
-	"get": func(ctx context.Context, t storage.Table, _ table.ETag) (bool, error) {
+var operations = map[string]func(context.Context, table.Table, table.ETag) (bool, error){
+	"get": func(ctx context.Context, t table.Table, _ table.ETag) (bool, error) {
 		_, _, err := t.Get(ctx, "a", "1")
 		return false, err
 	},
@@ -67,33 +66,33 @@ var operations = map[string]func(context.Context, storage.Table, table.ETag) (bo
 	"merge":                      write(table.Write{Kind: table.Merge, Row: row(1)}),
 	"merge of what is not there": write(table.Write{Kind: table.Merge, Row: row(3)}),
 	"delete":                     write(table.NewDelete("a", "1", "")),
-	"merge by an old ETag": func(ctx context.Context, t storage.Table, etag table.ETag) (bool,
+	"merge by an old ETag": func(ctx context.Context, t table.Table, etag table.ETag) (bool,
 		error) {
 		return write(table.Write{Kind: table.Merge, Row: row(1)})(ctx, t, old(etag))
 	},
-	"batch": func(ctx context.Context, t storage.Table, etag table.ETag) (bool, error) {
+	"batch": func(ctx context.Context, t table.Table, etag table.ETag) (bool, error) {
 		return t.Batch(ctx, []table.Write{{Kind: table.Upsert, Row: row(2)},
 			{Kind: table.Merge, Row: row(1), Read: etag}})
 	},
-	"batch by an old ETag": func(ctx context.Context, t storage.Table, etag table.ETag) (bool,
+	"batch by an old ETag": func(ctx context.Context, t table.Table, etag table.ETag) (bool,
 		error) {
 		return t.Batch(ctx, []table.Write{{Kind: table.Upsert, Row: row(2)},
 			table.NewDelete("a", "1", old(etag))})
 	},
-	"batch of counts": func(ctx context.Context, t storage.Table, _ table.ETag) (bool, error) {
+	"batch of counts": func(ctx context.Context, t table.Table, _ table.ETag) (bool, error) {
 		count := []byte(`{"PartitionKey":"a","RowKey":"x|ABCDEFGHIJKLMNOPQRSTUVWXYZ-1"}`)
 		return t.Batch(ctx, []table.Write{{Kind: table.Upsert, Row: count}})
 	},
-	"list": func(ctx context.Context, t storage.Table, _ table.ETag) (bool, error) {
+	"list": func(ctx context.Context, t table.Table, _ table.ETag) (bool, error) {
 		return false, t.List(ctx, table.Query{}, func([][]byte) error { return nil })
 	},
-	"create": func(ctx context.Context, t storage.Table, _ table.ETag) (bool, error) {
+	"create": func(ctx context.Context, t table.Table, _ table.ETag) (bool, error) {
 		return false, t.Create(ctx)
 	},
-	"drop": func(ctx context.Context, t storage.Table, _ table.ETag) (bool, error) {
+	"drop": func(ctx context.Context, t table.Table, _ table.ETag) (bool, error) {
 		return false, t.Drop(ctx)
 	},
-	"clock": func(ctx context.Context, t storage.Table, _ table.ETag) (bool, error) {
+	"clock": func(ctx context.Context, t table.Table, _ table.ETag) (bool, error) {
 		_, err := t.Clock(ctx)
 		return false, err
 	},
@@ -153,7 +152,7 @@ func TestInMemory(t *testing.T) {
 
 // play makes a call under a fault, and describes the result.
 func play(t *testing.T, p *faultproxy.Proxy, name string,
-	do func(context.Context, storage.Table, table.ETag) (bool, error), fault faultproxy.Fault,
+	do func(context.Context, table.Table, table.ETag) (bool, error), fault faultproxy.Fault,
 	always, calls bool) string {
 	t.Helper()
 	patient := faultproxy.Patient(t.Context())

@@ -24,13 +24,15 @@ import (
 	"tiney/internal/link"
 	"tiney/internal/testing/azurite"
 	"tiney/storage"
+	"tiney/storage/counts"
+	"tiney/storage/table"
 	storagetable "tiney/storage/table"
 )
 
 // Tables are one set of tables.
 type Tables struct {
 	t    testing.TB
-	open func(name string) storage.Table
+	open func(name string) table.Table
 
 	connectionString string // "" in memory
 
@@ -57,7 +59,7 @@ func Open(t testing.TB, connectionString, prefix string) *Tables {
 }
 
 // On is Open with a function that opens tables.
-func On(t testing.TB, open func(name string) storage.Table, prefix string) *Tables {
+func On(t testing.TB, open func(name string) table.Table, prefix string) *Tables {
 	return &Tables{
 		t: t, open: open,
 		Links: prefix + "ShortUrls", Index: prefix + "UrlIndex", Expiry: prefix +
@@ -435,7 +437,7 @@ func (r *Tables) Check(but ...storage.Damage) []string {
 		Open: r.open, Timeout: storagetable.Timeout, Random: rand.Reader,
 		Tables: storage.Tables{Links: r.Links, Index: r.Index, Expiry: r.Expiry, Owners: r.Owners,
 			Keys: r.Keys, State: r.State, Clicks: r.Clicks, ClickTotals: r.ClickTotals},
-		Clicks: storage.ClicksConfig{KeepDays: r.KeepDays}, DeletedKeep: r.DeletedKeep,
+		Clicks: counts.Settings{KeepDays: r.KeepDays}, DeletedKeep: r.DeletedKeep,
 		TombstoneFor: r.TombstoneFor, Now: r.Now,
 	})
 	if err != nil {

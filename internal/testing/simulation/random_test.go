@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"tiney/internal/testing/rawtables"
-	"tiney/storage"
 	"tiney/storage/memtable"
+	"tiney/storage/table"
 )
 
 var shrinks = flag.Bool("simulation.shrink", true, "look for the least that makes a history fail")
@@ -156,7 +156,7 @@ func simulate(t *testing.T, p plan, c *tally) (violations []string, trace string
 			Timeout: 20 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error {
 				return http.ErrUseLastResponse
 			}},
-			tables: rawtables.On(t, func(name string) storage.Table {
+			tables: rawtables.On(t, func(name string) table.Table {
 				return s.service.Table(name)
 			}, "S"),
 			tokens: map[string]string{}, etags: map[string]string{}, owner: map[string]string{},

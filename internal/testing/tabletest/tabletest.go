@@ -1,4 +1,4 @@
-// Package tabletest defines what every storage.Table has to do: each rule of Azure Table storage
+// Package tabletest defines what every table.Table has to do: each rule of Azure Table storage
 // that the product relies on. It runs against Azurite and against package memtable.
 package tabletest
 
@@ -16,7 +16,6 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"tiney/internal/link"
-	"tiney/storage"
 	"tiney/storage/table"
 )
 
@@ -28,8 +27,8 @@ type Service interface {
 type suite struct {
 	*testing.T
 	service Service
-	open    func(name string) storage.Table
-	table   storage.Table
+	open    func(name string) table.Table
+	table   table.Table
 }
 
 // row is a row on the wire.
@@ -54,7 +53,7 @@ func newRow(partition, key string, properties ...any) row {
 var tables atomic.Int64 // counts the tables of all suites
 
 // Conform runs the suite on tables of its own, whose names begin with prefix.
-func Conform(t *testing.T, service Service, open func(name string) storage.Table, prefix string) {
+func Conform(t *testing.T, service Service, open func(name string) table.Table, prefix string) {
 	for _, test := range []struct {
 		name string
 		run  func(s *suite)

@@ -20,6 +20,7 @@ import (
 	"tiney/internal/testing/rawtables"
 	"tiney/internal/testing/testutil"
 	"tiney/storage"
+	"tiney/storage/counts"
 	"tiney/storage/memtable"
 	"tiney/storage/table"
 )
@@ -49,7 +50,7 @@ type Store struct {
 func Open(t testing.TB, clock *testutil.Clock, change ...func(*storage.Config)) *Store {
 	t.Helper()
 	service := memtable.New(clock.Now)
-	direct := func(name string) storage.Table { return service.Table(name) }
+	direct := service.Table
 	s := &Store{Tables: rawtables.On(t, direct, ""), t: t, proxy: faultproxy.InMemory(service)}
 	s.Tables.Now, s.Tables.DeletedKeep = clock.Now, DeletedKeep
 	config := storage.Config{
@@ -59,7 +60,7 @@ func Open(t testing.TB, clock *testutil.Clock, change ...func(*storage.Config)) 
 			State: s.Tables.State, Clicks: s.Tables.Clicks, ClickTotals: s.Tables.ClickTotals},
 		AliasLength: 6, DeletedKeep: DeletedKeep, TombstoneFor: TombstoneKeep,
 		Reap:   storage.ReapConfig{PageSize: 1000, Pause: time.Millisecond},
-		Clicks: storage.ClicksConfig{Mode: clicks.ModeFull, KeepDays: s.Tables.KeepDays},
+		Clicks: counts.Settings{Mode: clicks.ModeFull, KeepDays: s.Tables.KeepDays},
 		Now:    clock.Now, Random: rand.Reader, Log: slog.New(slog.DiscardHandler),
 		Metrics: new(telemetry.Metrics),
 	}
@@ -143,15 +144,15 @@ func (s *Store) ofClicks(c faultproxy.Call) bool {
 
 // Click counts a click on a link and saves it, as another process would at the time of the click.
 func (s *Store) Click(l link.Link, k clicks.Click) {
-	s.count(k.At, func(c *storage.Clicks) { c.Click(l, k) })
+	s.count(k.At, func(c *counts.Clicks) { c.Click(l, k) })
 }
 
 // Created counts links that were made, as Click does clicks.
 func (s *Store) Created(links int) {
-	s.count(s.config.Now(), func(c *storage.Clicks) { c.Created(links) })
+	s.count(s.config.Now(), func(c *counts.Clicks) { c.Created(links) })
 }
 
-func (s *Store) count(at time.Time, do func(*storage.Clicks)) {
+func (s *Store) count(at time.Time, do func(*counts.Clicks)) {
 	config := s.config
 	config.Now = func() time.Time { return at }
 	other, err := storage.Open(config)

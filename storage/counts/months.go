@@ -1,4 +1,4 @@
-package storage
+package counts
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 
 	"tiney/internal/clicks"
 	"tiney/internal/link"
+	"tiney/storage/table"
 )
 
 const (
@@ -67,8 +68,8 @@ func (m *monthCounts) encode() []byte {
 		}
 		packed = packCounts(&m.days)
 	}
-	e := monthEntity{PartitionKey: clickHash(m.of.name), RowKey: m.of.name, CountedFrom: m.of.from,
-		Days: packDays(&m.days), DaysType: edmBinary, CountsType: edmBinary}
+	e := monthEntity{PartitionKey: hashOf(m.of.name), RowKey: m.of.name, CountedFrom: m.of.from,
+		Days: packDays(&m.days), DaysType: table.EdmBinary, CountsType: table.EdmBinary}
 	parts := slices.Collect(slices.Chunk(packed, maxValueBytes))
 	e.Counts = parts[0]
 	for i, part := range parts[1:] {
@@ -76,9 +77,9 @@ func (m *monthCounts) encode() []byte {
 			e.More = map[string]jsontext.Value{}
 		}
 		name := fmt.Sprint("Counts", i+1)
-		e.More[name], e.More[name+"@odata.type"] = encode(part), encode(edmBinary)
+		e.More[name], e.More[name+"@odata.type"] = table.Encode(part), table.Encode(table.EdmBinary)
 	}
-	return encode(e)
+	return table.Encode(e)
 }
 
 // keepNames keeps the names of each dimension that have the most clicks.

@@ -1,4 +1,4 @@
-package storage
+package counts
 
 import (
 	"cmp"
@@ -9,15 +9,17 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
 	"tiney/internal/clicks"
 	"tiney/internal/link"
 	"tiney/internal/telemetry"
+	"tiney/storage/concurrent"
 	"tiney/storage/table"
 )
 
 const (
 	rollUpConcurrency = 4  // partitions of a day that are rolled up at the same time
-	clickPartitions   = 16 // of a day
+	partitions        = 16 // of a day
 	// rollUpTries is how often a group is tried that storage fails, after pauses that double, and
 	// how often the rows of a link are read again that another process is writing.
 	rollUpTries = 5
@@ -44,7 +46,7 @@ const (
 func (c *Clicks) RollUp(ctx context.Context) (clicks.RollUpResult, error) {
 	r := &rollingUp{c: c}
 	ctx = telemetry.EachCall(ctx) // there may be thousands of calls
-	err := table.Safely(func() error { return r.run(ctx) })
+	err := concurrent.Safely(func() error { return r.run(ctx) })
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -81,14 +83,14 @@ func (r *rollingUp) run(ctx context.Context) error {
 	if !isDue() {
 		return nil
 	}
-	if r.c.config.Reap.StorageClock {
-		if now, err = r.c.state.earlier(ctx, now); err != nil || !isDue() {
+	if r.c.config.StorageClock {
+		if now, err = r.c.config.State.Earlier(ctx, now); err != nil || !isDue() {
 			return err
 		}
 	}
 	before := rollUpBefore(now)
 	// No more clicks of these days are written, so their keys can go, however long the rest takes.
-	if err := r.c.state.deleteRange(ctx, table.Range{From: keyPrefix,
+	if err := r.c.config.State.DeleteRange(ctx, table.Range{From: keyPrefix,
 		Before: keyPrefix + before.String()}, nil); err != nil {
 		return err
 	}
@@ -106,7 +108,7 @@ func (r *rollingUp) run(ctx context.Context) error {
 	}
 	for _, month := range months {
 		if isOver(month, r.c.firstKept(now)) {
-			if err := r.c.tables.month(month).table.Drop(ctx); err != nil {
+			if err := r.c.tables.month(month).Table.Drop(ctx); err != nil {
 				return err
 			}
 		}
@@ -134,12 +136,12 @@ const (
 // sound reports whether the row is as a process writes it.
 func (p *rollUpProgress) sound() bool {
 	_, ok := clicks.ParseDay(p.Day)
-	return ok && len(p.Next) == clickPartitions && strings.Trim(p.Next, hexDigits+string(done)) == ""
+	return ok && len(p.Next) == partitions && strings.Trim(p.Next, hexDigits+string(done)) == ""
 }
 
 // day rolls up a day, and drops its table.
 func (r *rollingUp) day(ctx context.Context, day clicks.Day) error {
-	data, _, err := r.c.state.get(ctx, rollUpPartition, rollUpKey)
+	data, _, err := r.c.config.State.Get(ctx, rollUpPartition, rollUpKey)
 	if err != nil && !errors.Is(err, table.ErrGone) {
 		return err
 	}
@@ -156,13 +158,13 @@ func (r *rollingUp) day(ctx context.Context, day clicks.Day) error {
 		// Also when the time is over.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.c.config.Timeout)
 		defer cancel()
-		_, err := r.c.state.write(ctx, table.Upsert, encode(rollUpProgress{rollUpPartition,
-			rollUpKey, day.String(), next.String()}), "")
+		row := rollUpProgress{rollUpPartition, rollUpKey, day.String(), next.String()}
+		_, err := r.c.config.State.Write(ctx, table.Upsert, table.Encode(row), "")
 		return err
 	}
 	var saved atomic.Int64
 	saved.Store(begun)
-	err = concurrently(ctx, clickPartitions, rollUpConcurrency, func(ctx context.Context,
+	err = concurrent.Each(ctx, partitions, rollUpConcurrency, func(ctx context.Context,
 		i int) error {
 		err := r.partition(ctx, day, hexDigits[i:i+1], &next[i])
 		if n := r.added.Load(); err == nil && n > saved.Load()+saveEvery {
@@ -172,7 +174,7 @@ func (r *rollingUp) day(ctx context.Context, day clicks.Day) error {
 		return err
 	})
 	if err == nil {
-		err = r.c.tables.day(day).table.Drop(ctx)
+		err = r.c.tables.day(day).Table.Drop(ctx)
 	}
 	if err != nil {
 		return errors.Join(err, save())
@@ -184,7 +186,7 @@ func (r *rollingUp) day(ctx context.Context, day clicks.Day) error {
 }
 
 // nextGroups has the first group of each partition that is not done: see rollUpProgress.Next.
-type nextGroups [clickPartitions]atomic.Int32
+type nextGroups [partitions]atomic.Int32
 
 func (n *nextGroups) String() (text string) {
 	for i := range n {
@@ -196,7 +198,7 @@ func (n *nextGroups) String() (text string) {
 // partition rolls up a partition of a day from its next group on.
 func (r *rollingUp) partition(ctx context.Context, day clicks.Day, partition string,
 	next *atomic.Int32) error {
-	pause := r.c.config.Reap.Pause
+	pause := r.c.config.Pause
 	for tries := 1; ; tries++ {
 		before := next.Load()
 		err := r.groups(ctx, day, partition, next)
@@ -204,7 +206,7 @@ func (r *rollingUp) partition(ctx context.Context, day clicks.Day, partition str
 			return err
 		}
 		if next.Load() != before {
-			tries, pause = 1, r.c.config.Reap.Pause
+			tries, pause = 1, r.c.config.Pause
 		}
 		if tries == rollUpTries {
 			return err
@@ -228,21 +230,21 @@ func (r *rollingUp) groups(ctx context.Context, day clicks.Day, partition string
 	}
 	g := &rollUpGroup{r: r, day: day, hash: partition + string(first)}
 	q := table.Query{Range: table.Range{Partition: partition, From: string(first) + keyEnd},
-		PageSize: r.c.config.Reap.PageSize}
+		PageSize: r.c.config.PageSize}
 	var failed error
-	err := r.c.tables.day(day).table.List(ctx, q, func(page [][]byte) error {
+	err := r.c.tables.day(day).Table.List(ctx, q, func(page [][]byte) error {
 		for _, row := range page {
 			var keys struct{ PartitionKey, RowKey string }
 			_ = json.Unmarshal(row, &keys)
 			of, count, err := decodeCount(row)
 			group, name, ok := countName(keys.RowKey)
-			if err != nil || !ok || clickHash(name) != keys.PartitionKey+group {
+			if err != nil || !ok || hashOf(name) != keys.PartitionKey+group {
 				r.leaveOut(keys.PartitionKey, keys.RowKey, cmp.Or(err, errElsewhere))
 				continue
 			}
-			if hash := clickHash(name); hash != g.hash {
+			if hash := hashOf(name); hash != g.hash {
 				if failed = g.write(ctx); failed != nil {
-					return errEnough
+					return table.ErrEnough
 				}
 				next.Store(rune(hash[1]))
 				g = &rollUpGroup{r: r, day: day, hash: hash}
@@ -329,16 +331,16 @@ func (g *rollUpGroup) freeSketches() {
 // write adds the counts to the rows that lack them. After a crash at any point, it may be repeated.
 func (g *rollUpGroup) write(ctx context.Context) error {
 	g.freeSketches()
-	totals, months := g.r.c.totals, g.r.c.tables.month(monthOf(g.day))
-	if err := g.read(ctx, totals, func(d *dayCount, r listedRow) {
-		d.totals, d.totalsDamaged = decodeTotals(r.data)
-		d.totalsETag = r.etag
+	totals, months := g.r.c.config.Totals, g.r.c.tables.month(monthOf(g.day))
+	if err := g.read(ctx, totals, func(d *dayCount, r table.Listed) {
+		d.totals, d.totalsDamaged = decodeTotals(r.Data)
+		d.totalsETag = r.ETag
 	}); err != nil {
 		return err
 	}
-	if err := g.read(ctx, months, func(d *dayCount, r listedRow) {
-		d.month, d.monthDamaged = decodeMonth(r.data)
-		d.monthETag = r.etag
+	if err := g.read(ctx, months, func(d *dayCount, r table.Listed) {
+		d.month, d.monthDamaged = decodeMonth(r.Data)
+		d.monthETag = r.ETag
 	}); err != nil {
 		return err
 	}
@@ -350,7 +352,7 @@ func (g *rollUpGroup) write(ctx context.Context) error {
 			return nil, ""
 		}
 		d.totals.add(d.chosen, g.day, d.of[d.chosen].Total)
-		return encode(d.totals), d.totalsETag
+		return table.Encode(d.totals), d.totalsETag
 	}); err != nil {
 		return err
 	}
@@ -372,15 +374,16 @@ func (g *rollUpGroup) write(ctx context.Context) error {
 // each calls do for each name, some of them at the same time.
 func (g *rollUpGroup) each(ctx context.Context,
 	do func(context.Context, *dayCount) error) error {
-	return concurrently(ctx, len(g.names), inBackground, func(ctx context.Context, i int) error {
+	return concurrent.Each(ctx, len(g.names), concurrent.InBackground, func(ctx context.Context,
+		i int) error {
 		return do(ctx, g.names[i])
 	})
 }
 
 // read calls found with the rows of the names in a table. It reads their range, or, once that has
 // taken more pages than there are names, one row after the other.
-func (g *rollUpGroup) read(ctx context.Context, t *store,
-	found func(*dayCount, listedRow)) error {
+func (g *rollUpGroup) read(ctx context.Context, t *table.Store,
+	found func(*dayCount, table.Listed)) error {
 	if len(g.names) == 0 {
 		return nil
 	}
@@ -391,37 +394,38 @@ func (g *rollUpGroup) read(ctx context.Context, t *store,
 	q := table.Query{ETags: true, Range: table.Range{Partition: g.hash, From: g.names[0].name,
 		Before: g.names[len(g.names)-1].name + keyEnd}}
 	pages, last := 0, ""
-	err := t.table.List(ctx, q, func(page [][]byte) error {
-		rows, err := t.decode(page)
+	err := t.Table.List(ctx, q, func(page [][]byte) error {
+		rows, err := t.Decode(page)
 		for _, r := range rows {
-			if d := byName[r.key]; d != nil {
+			if d := byName[r.Row]; d != nil {
 				found(d, r)
 			}
-			last = r.key
+			last = r.Row
 		}
 		if pages++; err == nil && pages > len(g.names) {
-			err = errEnough
+			err = table.ErrEnough
 		}
 		return err
 	})
 	if errors.Is(err, table.ErrNoTable) {
 		return nil
 	}
-	if !errors.Is(err, errEnough) {
+	if !errors.Is(err, table.ErrEnough) {
 		return err
 	}
 	for _, d := range g.names {
 		if d.name <= last {
 			continue
 		}
-		row, etag, err := t.table.Get(ctx, g.hash, d.name)
+		row, etag, err := t.Table.Get(ctx, g.hash, d.name)
 		if errors.Is(err, table.ErrGone) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		found(d, listedRow{rowKey{g.hash, d.name, etag}, time.Time{}, row})
+		key := table.Key{Partition: g.hash, Row: d.name, ETag: etag}
+		found(d, table.Listed{Key: key, Data: row})
 	}
 	return nil
 }
@@ -477,20 +481,20 @@ func (c *Clicks) linkOf(ctx context.Context, name string) (subject, error) {
 	if !ok {
 		return subject{}, nil // another program's row
 	}
-	l, err := c.links.get(ctx, a)
+	l, err := c.config.Links.Current(ctx, a)
 	switch {
 	case errors.Is(err, link.ErrDamaged):
 		return damagedLink, nil
-	case errors.Is(err, link.ErrNotFound), err == nil && l.GoneReason != link.StateLive:
+	case errors.Is(err, link.ErrNotFound):
 		return subject{}, nil
 	}
-	return subjectOf(l.Link), err
+	return subjectOf(l), err
 }
 
 // replace writes rows if they are as they were read, as many in one call as it takes. row returns
 // nil if nothing is to be written. table.ErrChanged, table.ErrExists: another process works on the
 // same rows, or an earlier try of this call was applied.
-func (g *rollUpGroup) replace(ctx context.Context, t *store,
+func (g *rollUpGroup) replace(ctx context.Context, t *table.Store,
 	row func(*dayCount) ([]byte, table.ETag)) error {
 	var batch []table.Write
 	size := 0
@@ -498,8 +502,8 @@ func (g *rollUpGroup) replace(ctx context.Context, t *store,
 		if len(batch) == 0 {
 			return nil
 		}
-		_, err := t.batch(ctx, batch)
-		if err == nil && t == g.r.c.totals {
+		_, err := t.Batch(ctx, batch)
+		if err == nil && t == g.r.c.config.Totals {
 			g.r.added.Add(int64(len(batch)))
 		}
 		batch, size = nil, 0
@@ -561,7 +565,8 @@ func (c *Clicks) dropTotals(ctx context.Context, t totalsEntity, etag table.ETag
 			}
 		}
 	}
-	return c.totals.delete(ctx, rowKey{t.PartitionKey, t.RowKey, etag})
+	return c.config.Totals.Delete(ctx,
+		table.Key{Partition: t.PartitionKey, Row: t.RowKey, ETag: etag})
 }
 
 // dropMonth deletes the row of a month, unless it is of another link.
@@ -573,7 +578,8 @@ func (c *Clicks) dropMonth(ctx context.Context, of subject, month string) error 
 	if whose, _ := decodeDays(row); whose != of {
 		return nil
 	}
-	err = c.tables.month(month).reading().delete(ctx, rowKey{clickHash(of.name), of.name, etag})
+	err = c.tables.month(month).Reading().Delete(ctx,
+		table.Key{Partition: hashOf(of.name), Row: of.name, ETag: etag})
 	if errors.Is(err, table.ErrNoTable) {
 		return nil
 	}
@@ -583,7 +589,7 @@ func (c *Clicks) dropMonth(ctx context.Context, of subject, month string) error 
 // dropCounts deletes the rolled up counts of a link that is gone: the months that its totals name,
 // and then the totals, so that another try finds what this one leaves. It deletes nothing of a link
 // that has the alias by now. The expiry row of the link must be deleted after this.
-func (c *Clicks) dropCounts(ctx context.Context, a link.Name) error {
+func (c *Clicks) Drop(ctx context.Context, a link.Name) error {
 	t, etag, damaged := c.readTotals(ctx, string(a))
 	if errors.Is(damaged, table.ErrGone) {
 		return nil
@@ -597,6 +603,6 @@ func (c *Clicks) dropCounts(ctx context.Context, a link.Name) error {
 		damaged != nil && is != (subject{}) {
 		return err
 	}
-	t.PartitionKey, t.RowKey = clickHash(string(a)), string(a) // also of a damaged row
+	t.PartitionKey, t.RowKey = hashOf(string(a)), string(a) // also of a damaged row
 	return c.dropTotals(ctx, t, etag)
 }

@@ -1,4 +1,4 @@
-package storage
+package counts
 
 import (
 	"bytes"
@@ -150,9 +150,9 @@ func TestLargeMonth(t *testing.T) {
 	}
 	sum := 0
 	for name, value := range row {
-		if row[name+"@odata.type"] == edmBinary {
+		if row[name+"@odata.type"] == table.EdmBinary {
 			var part []byte
-			if err := json.Unmarshal(encode(value), &part); err != nil || len(part) > 64<<10 {
+			if err := json.Unmarshal(table.Encode(value), &part); err != nil || len(part) > 64<<10 {
 				t.Errorf("%s has %d bytes, %v", name, len(part), err)
 			}
 			sum += len(part)

@@ -1,4 +1,4 @@
-package storage
+package counts
 
 import (
 	"crypto/sha256"
@@ -12,11 +12,12 @@ import (
 
 	"tiney/internal/clicks"
 	"tiney/internal/link"
+	"tiney/storage/table"
 )
 
-// maxClickRow is what a row of counts takes at most, in bytes: five times 50 names, a sketch, and
+// maxRow is what a row of counts takes at most, in bytes: five times 50 names, a sketch, and
 // the rest.
-const maxClickRow = 64 << 10
+const maxRow = 64 << 10
 
 // subject says whose clicks a row counts: those of a link, of all links of an owner, or of all
 // links together. It is comparable.
@@ -44,9 +45,9 @@ func (s subject) several() bool {
 
 const ownerNameLength = 1 + 32
 
-// clickHash returns the first two hex digits of the hash by which the counts of a name are spread
+// hashOf returns the first two hex digits of the hash by which the counts of a name are spread
 // over partitions. PartitionKeys of totals and months have both, those of a day only the first.
-func clickHash(name string) string {
+func hashOf(name string) string {
 	if i := strings.IndexByte(name, '@'); i > 0 { // links are spread by their aliases alone
 		name = name[:i]
 	}
@@ -63,7 +64,7 @@ const (
 
 // countKey returns the key of a row of a day, and countName the name in it.
 func countKey(name, process string, row uint32) string {
-	return fmt.Sprintf("%s!%s!%s-%d", clickHash(name)[1:], name, process, row)
+	return fmt.Sprintf("%s!%s!%s-%d", hashOf(name)[1:], name, process, row)
 }
 
 func countName(key string) (group, name string, ok bool) {
@@ -95,12 +96,12 @@ var totalProperties = []string{"PartitionKey", "RowKey", "CountedFrom", "Clicks"
 
 func newTotalEntity(partition, key, from string, t clicks.Total) totalEntity {
 	e := totalEntity{PartitionKey: partition, RowKey: key, CountedFrom: from,
-		Clicks: t.Clicks, ClicksType: edmInt64, Bots: t.Bots, BotsType: edmInt64,
-		Took: t.Took.Microseconds(), TookType: edmInt64}
+		Clicks: t.Clicks, ClicksType: table.EdmInt64, Bots: t.Bots, BotsType: table.EdmInt64,
+		Took: t.Took.Microseconds(), TookType: table.EdmInt64}
 	if t.Created != 0 {
-		e.Created, e.CreatedType = t.Created, edmInt64
+		e.Created, e.CreatedType = t.Created, table.EdmInt64
 	}
-	e.LastAt, e.LastAtType = dateTime(t.Last.Truncate(time.Millisecond))
+	e.LastAt, e.LastAtType = table.DateTime(t.Last.Truncate(time.Millisecond))
 	return e
 }
 
@@ -146,7 +147,7 @@ func (t *totalsEntity) add(of subject, day clicks.Day, total clicks.Total) {
 	}
 	sum := t.total()
 	sum.Add(total)
-	t.totalEntity = newTotalEntity(clickHash(of.name), of.name, of.from, sum)
+	t.totalEntity = newTotalEntity(hashOf(of.name), of.name, of.from, sum)
 	t.Through = day.String()
 	if month := monthOf(day); !strings.Contains(t.Months, month) {
 		t.Months = strings.TrimPrefix(t.Months+" "+month, " ")
@@ -176,7 +177,7 @@ func (e *countEntity) dimensions() [clicks.Dimensions]*string {
 func encodeCount(partition, key, from string, c *clicks.Count) []byte {
 	e := countEntity{totalEntity: newTotalEntity(partition, key, from, c.Total)}
 	if hours := clickedHours(c); hours != nil {
-		e.Hours = string(encode(hours))
+		e.Hours = string(table.Encode(hours))
 	}
 	for d, text := range e.dimensions() {
 		if len(c.Names[d]) > 0 {
@@ -184,13 +185,13 @@ func encodeCount(partition, key, from string, c *clicks.Count) []byte {
 			for _, n := range c.Names[d] {
 				byName[n.Name] = n.Clicks
 			}
-			*text = string(encode(byName))
+			*text = string(table.Encode(byName))
 		}
 	}
 	if e.Visitors = c.Visitors.Encode(); e.Visitors != nil {
-		e.VisitorsType = edmBinary
+		e.VisitorsType = table.EdmBinary
 	}
-	return encode(e)
+	return table.Encode(e)
 }
 
 // clickedHours returns the hour, clicks and bots of each hour that has any.

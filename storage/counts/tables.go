@@ -1,4 +1,4 @@
-package storage
+package counts
 
 import (
 	"context"
@@ -9,36 +9,37 @@ import (
 	"time"
 
 	"tiney/internal/clicks"
+	"tiney/storage/concurrent"
 	"tiney/storage/table"
 )
 
-// clickTables are the tables of clicks: one for each day, which has a row for each process and
+// tables are the tables of clicks: one for each day, which has a row for each process and
 // link, and one for each month, which has a row for each link. A day's table is dropped when all
 // that is in it is in the tables of months and of totals. From then on only those have the day. So
 // readers read days before months and totals.
 //
 // A flush makes the tables of days, and the roll-up those of months. Reading a missing table
 // returns no rows.
-type clickTables struct {
+type tables struct {
 	config *Config
-	base   Table // named as the setting; it never exists
+	base   table.Table // named as the setting; it never exists
 
 	mu     sync.Mutex
-	opened map[string]*store
+	opened map[string]*table.Store
 
 	oldest kept[clicks.Day]
 }
 
-func newClickTables(config *Config) *clickTables {
-	return &clickTables{config: config, base: config.Open(config.Tables.Clicks),
-		opened: map[string]*store{}}
+func newTables(config *Config) *tables {
+	return &tables{config: config, base: config.Open(config.Days),
+		opened: map[string]*table.Store{}}
 }
 
 // maxOpened is how many tables are kept open, which takes a little memory.
 const maxOpened = 64
 
 // table returns the table with this suffix, "20060102" or "200601".
-func (t *clickTables) table(suffix string) *store {
+func (t *tables) table(suffix string) *table.Store {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.opened[suffix]
@@ -46,21 +47,21 @@ func (t *clickTables) table(suffix string) *store {
 		if len(t.opened) >= maxOpened {
 			clear(t.opened)
 		}
-		s = &store{table: t.config.Open(t.config.Tables.Clicks + suffix), timeout: t.config.Timeout}
+		s = &table.Store{Table: t.config.Open(t.config.Days + suffix), Timeout: t.config.Timeout}
 		if day, ok := clicks.ParseDay(suffix); ok { // once it may be dropped, it is not made again
-			s.mayCreate = func() bool { return !isLate(day, t.config.Now()) }
+			s.MayCreate = func() bool { return !isLate(day, t.config.Now()) }
 		}
 		t.opened[suffix] = s
 	}
 	return s
 }
 
-func (t *clickTables) day(day clicks.Day) *store { return t.table(day.String()) }
-func (t *clickTables) month(month string) *store { return t.table(month) }
+func (t *tables) day(day clicks.Day) *table.Store { return t.table(day.String()) }
+func (t *tables) month(month string) *table.Store { return t.table(month) }
 
 // names returns the days and months that have a table, oldest first. Error: link.ErrUnavailable.
-func (t *clickTables) names(ctx context.Context) (days []clicks.Day, months []string, err error) {
-	prefix := t.config.Tables.Clicks
+func (t *tables) names(ctx context.Context) (days []clicks.Day, months []string, err error) {
+	prefix := t.config.Days
 	names, err := t.base.Names(ctx, prefix)
 	for _, name := range names {
 		suffix := name[len(prefix):]
@@ -77,7 +78,7 @@ func (t *clickTables) names(ctx context.Context) (days []clicks.Day, months []st
 
 // open returns the oldest day that may have a table, as of the last minute. It is at most two days
 // ago, unless a roll-up is late. Error: link.ErrUnavailable.
-func (t *clickTables) open(ctx context.Context) (clicks.Day, error) {
+func (t *tables) open(ctx context.Context) (clicks.Day, error) {
 	return t.oldest.get(ctx, "", t.config, func(ctx context.Context) (clicks.Day, error) {
 		days, _, err := t.names(ctx)
 		// A flush may make yesterday's table at any moment.
@@ -87,16 +88,16 @@ func (t *clickTables) open(ctx context.Context) (clicks.Day, error) {
 
 // rowsOfDay returns the range of the rows of a name in a day's table.
 func rowsOfDay(name string) table.Range {
-	hash := clickHash(name)
+	hash := hashOf(name)
 	prefix := hash[1:] + keyEnd + name
 	return table.Range{Partition: hash[:1], From: prefix + keyEnd, Before: prefix + afterEnd}
 }
 
 // readDay returns what add makes of the rows of a day, page by page. there is false, and the sum
 // zero, if the day has no table, or none any more. Error: link.ErrUnavailable.
-func readDay[T any](ctx context.Context, t *clickTables, day clicks.Day, q table.Query,
+func readDay[T any](ctx context.Context, t *tables, day clicks.Day, q table.Query,
 	add func(sum *T, rows [][]byte)) (sum T, there bool, err error) {
-	err = t.day(day).table.List(ctx, q, func(rows [][]byte) error {
+	err = t.day(day).Table.List(ctx, q, func(rows [][]byte) error {
 		add(&sum, rows)
 		return nil
 	})
@@ -108,23 +109,18 @@ func readDay[T any](ctx context.Context, t *clickTables, day clicks.Day, q table
 
 // readMonth reads the row of a name in a month, or these properties of it. It returns nil if there
 // is none. Error: link.ErrUnavailable.
-func (t *clickTables) readMonth(ctx context.Context, month, name string, properties ...string) (
+func (t *tables) readMonth(ctx context.Context, month, name string, properties ...string) (
 	row []byte, etag table.ETag, err error) {
-	row, etag, err = t.month(month).table.Get(ctx, clickHash(name), name, properties...)
+	row, etag, err = t.month(month).Table.Get(ctx, hashOf(name), name, properties...)
 	if errors.Is(err, table.ErrGone) || errors.Is(err, table.ErrNoTable) {
 		return nil, "", nil
 	}
 	return row, etag, err
 }
 
-// reading returns the table as one in which nothing is created.
-func (t *store) reading() *store {
-	return &store{table: t.table, timeout: t.timeout, readOnly: true}
-}
-
 // firstKept returns the oldest day that statistics show.
 func (c *Clicks) firstKept(now time.Time) clicks.Day {
-	return clicks.DayOf(now) - clicks.Day(c.config.Clicks.KeepDays)
+	return clicks.DayOf(now) - clicks.Day(c.config.KeepDays)
 }
 
 // dayReader reads a range of days: first those that have a table, and then the others from their
@@ -149,7 +145,7 @@ func (r *dayReader) read(ctx context.Context,
 	month func(ctx context.Context, month string) error) error {
 	begin := max(r.open, r.first)
 	n := int(r.first-begin) + len(r.there)
-	if err := concurrently(ctx, n, r.atOnce, func(ctx context.Context, i int) (err error) {
+	if err := concurrent.Each(ctx, n, r.atOnce, func(ctx context.Context, i int) (err error) {
 		d := begin + clicks.Day(i)
 		r.there[d-r.first], err = day(ctx, d)
 		return err
@@ -163,7 +159,7 @@ func (r *dayReader) read(ctx context.Context,
 		}
 	}
 	months = slices.Compact(months)
-	return concurrently(ctx, len(months), r.atOnce, func(ctx context.Context, i int) error {
+	return concurrent.Each(ctx, len(months), r.atOnce, func(ctx context.Context, i int) error {
 		return month(ctx, months[i])
 	})
 }

@@ -1,4 +1,4 @@
-package storage
+package counts
 
 import (
 	"cmp"
@@ -15,6 +15,7 @@ import (
 	"tiney/internal/clicks"
 	"tiney/internal/link"
 	"tiney/internal/telemetry"
+	"tiney/storage/concurrent"
 	"tiney/storage/table"
 )
 
@@ -68,11 +69,12 @@ func (c *Clicks) Top(ctx context.Context, owner string, domain *link.Domain, win
 			return l.alias.Domain() != *domain
 		})
 	}
-	for n := limit; len(candidates) > 0 && len(links) < limit; n = listConcurrency {
+	for n := limit; len(candidates) > 0 && len(links) < limit; n = concurrent.InRequest {
 		some := candidates[:min(len(candidates), n)]
 		candidates = candidates[len(some):]
 		found := make([]link.Link, len(some))
-		if err := eachListed(ctx, len(some), func(ctx context.Context, i int) (err error) {
+		if err := concurrent.Each(ctx, len(some), concurrent.InRequest, func(ctx context.Context,
+			i int) (err error) {
 			found[i], err = c.linkOfOwner(ctx, some[i].alias, owner)
 			return err
 		}); err != nil {
@@ -90,15 +92,14 @@ func (c *Clicks) Top(ctx context.Context, owner string, domain *link.Domain, win
 // linkOfOwner reads a link, from the cache if there is one. owner "": of any owner. The result has
 // no alias if the link is deleted, or is not the owner's.
 func (c *Clicks) linkOfOwner(ctx context.Context, a link.Name, owner string) (link.Link, error) {
-	r, err := c.get(ctx, a)
+	l, err := c.config.Links.Cached(ctx, a)
 	switch {
-	case err != nil && !decided(err):
-		return link.Link{}, err
-	case err != nil, r.GoneReason != link.StateLive, !r.DeletedAt.IsZero(),
-		owner != "" && r.Owner != owner:
+	case errors.Is(err, link.ErrNotFound), errors.Is(err, link.ErrDamaged):
+		return link.Link{}, nil
+	case err == nil && (!l.DeletedAt.IsZero() || owner != "" && l.Owner != owner):
 		return link.Link{}, nil
 	}
-	return r.Link, nil
+	return l, err
 }
 
 // candidate is a link that may be among the top ones.
@@ -116,27 +117,17 @@ func (c candidate) compare(other candidate) int {
 // ownedBy returns those of an owner's links that were clicked, those with the most clicks first.
 func (c *Clicks) ownedBy(ctx context.Context, owner string, p *pass) (own []candidate, err error) {
 	listed := 0
-	q := table.Query{Range: table.Range{Partition: ownerPartition(owner)},
-		Properties: []string{"RowKey"}}
-	err = c.owners.rows.list(ctx, q, func(page [][]byte) error {
-		for _, data := range page {
-			var e struct{ RowKey string }
-			_ = json.Unmarshal(data, &e) // another program's row lists nothing
-			_, name, _ := strings.Cut(e.RowKey, "|")
-			if a, ok := link.ParseName(name); ok {
-				if l, ok := p.clicksOf(name); ok {
-					own = append(own, candidate{a, l.from, int64(l.clicks)})
-				}
+	err = c.config.Links.Owned(ctx, owner, func(names []link.Name) error {
+		for _, a := range names {
+			if l, ok := p.clicksOf(string(a)); ok {
+				own = append(own, candidate{a, l.from, int64(l.clicks)})
 			}
 		}
-		if listed += len(page); listed >= maxOwned {
-			return errEnough
+		if listed += len(names); listed >= maxOwned {
+			return table.ErrEnough
 		}
 		return nil
 	})
-	if errors.Is(err, errEnough) {
-		err = nil
-	}
 	slices.SortFunc(own, candidate.compare)
 	return own[:min(len(own), mostClicked)], err
 }
@@ -167,13 +158,13 @@ func (p *pass) clicksOf(name string) (clickedLink, bool) {
 
 // pass makes a pass, and logs if that fails, since its callers may have given up.
 func (c *Clicks) pass(ctx context.Context, window clicks.Window) (p *pass, err error) {
-	c.passing.lock() // one pass at a time
-	defer c.passing.unlock()
+	c.passing.Lock() // one pass at a time
+	defer c.passing.Unlock()
 	// There may be thousands of calls.
 	ctx, cancel := context.WithTimeout(telemetry.EachCall(ctx), passTime)
 	defer cancel()
 	begin := c.config.Now()
-	err = table.Safely(func() (err error) {
+	err = concurrent.Safely(func() (err error) {
 		p, err = c.readClicked(ctx, window, begin)
 		return err
 	})
@@ -205,7 +196,7 @@ func (c *Clicks) readClicked(ctx context.Context, window clicks.Window, now time
 		return nil, err
 	}
 	r := c.newDayReader(from, today, append(days, today)[0], 1)
-	for h := range clickPartitions {
+	for h := range partitions {
 		links, partition := clicksByAlias{}, hexDigits[h:h+1]
 		if err := r.read(ctx, func(ctx context.Context, day clicks.Day) (bool, error) {
 			q := table.Query{Range: table.Range{Partition: partition},
@@ -229,7 +220,7 @@ func (c *Clicks) readClicked(ctx context.Context, window clicks.Window, now time
 		}, func(ctx context.Context, month string) error {
 			q := table.Query{Range: table.Range{From: partition, Before: partition + "g"},
 				Properties: dayProperties}
-			err := c.tables.month(month).table.List(ctx, q, func(page [][]byte) error {
+			err := c.tables.month(month).Table.List(ctx, q, func(page [][]byte) error {
 				for _, row := range page {
 					of, days := decodeDays(row)
 					n := int64(0)

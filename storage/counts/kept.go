@@ -1,4 +1,4 @@
-package storage
+package counts
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tiney/internal/link"
+	"tiney/storage/concurrent"
 
 	"golang.org/x/sync/singleflight"
 )
@@ -42,7 +43,7 @@ func (k *kept[T]) get(ctx context.Context, key string, config *Config,
 		return v, nil
 	}
 	limit := cmp.Or(k.limit, config.Timeout)
-	result := shared(ctx, &k.reading, key, limit, func(ctx context.Context) (T, error) {
+	result := concurrent.Share(ctx, &k.reading, key, limit, func(ctx context.Context) (T, error) {
 		begin := config.Now()
 		if v, ok := k.fresh(key, config); ok { // by a read that ended since the first look
 			return v, nil

@@ -1,4 +1,4 @@
-package storage
+package counts
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"tiney/internal/clicks"
 	"tiney/internal/link"
+	"tiney/storage/concurrent"
 	"tiney/storage/table"
 )
 
@@ -90,7 +91,8 @@ func (c *Clicks) LinksDays(ctx context.Context, links []link.Link, from, to clic
 		sums[day-from].Clicks += clicks
 		sums[day-from].Bots += bots
 	}
-	err = eachListed(ctx, len(links), func(ctx context.Context, i int) error {
+	err = concurrent.Each(ctx, len(links), concurrent.InRequest, func(ctx context.Context,
+		i int) error {
 		of := subjectOf(links[i])
 		r := c.newDayReader(from, to, open, 1) // since many links are read at once
 		return r.read(ctx, func(ctx context.Context, day clicks.Day) (bool, error) {
@@ -142,7 +144,8 @@ func (c *Clicks) Totals(ctx context.Context, links []link.Link) ([]clicks.Total,
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
 	totals := make([]clicks.Total, len(links))
-	err := eachListed(ctx, len(links), func(ctx context.Context, i int) error {
+	err := concurrent.Each(ctx, len(links), concurrent.InRequest, func(ctx context.Context,
+		i int) error {
 		l := links[i]
 		t, err := c.totalOf(ctx, subjectOf(l))
 		t.Add(clicks.Total{Clicks: l.Before.Clicks, Bots: l.Before.Bots, Last: l.Before.LastAt})
@@ -194,7 +197,7 @@ func (c *Clicks) totalOf(ctx context.Context, of subject) (clicks.Total, error) 
 // readTotals reads the totals of a name. table.ErrGone: there are none. Error: link.ErrDamaged.
 func (c *Clicks) readTotals(ctx context.Context, name string) (t totalsEntity, etag table.ETag,
 	err error) {
-	data, etag, err := c.totals.get(ctx, clickHash(name), name)
+	data, etag, err := c.config.Totals.Get(ctx, hashOf(name), name)
 	if err == nil {
 		t, err = decodeTotals(data)
 	}

@@ -1,4 +1,4 @@
-package storage
+package counts
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"tiney/internal/clicks"
 	"tiney/internal/link"
 	"tiney/internal/telemetry"
+	"tiney/storage/concurrent"
 	"tiney/storage/table"
 )
 
@@ -55,42 +56,36 @@ const (
 // may have been written before the day was rolled up. Nothing else loses a click or counts one
 // twice.
 type Clicks struct {
-	config *Config
-	tables *clickTables // days and months
-	totals *store       // a row for each link: the totals of days that are over
-	state  *store
-	links  *linkTable
-	owners *ownerTable
-	// a link from the cache, if there is one
-	get     func(context.Context, link.Name) (linkRow, error)
-	process string // random, new with each start
+	config  *Config
+	tables  *tables // days and months
+	process string  // random, new with each start
 
 	counter  *clicks.Counter // nil: nothing is counted
-	flushing mutex
+	flushing concurrent.Mutex
 	busy     time.Time // when the last flush began that had something to save
 	saved    time.Time // when the last flush began that saved all, or that found nothing to save
 	warned   bool      // once per outage
 
 	sum      kept[clicks.Total] // of all links
-	passing  mutex
+	passing  concurrent.Mutex
 	passes   kept[*pass]
 	owned    kept[[]candidate] // links of owners, by pass
 	keysGone atomic.Int32      // the keys of days before this one are deleted
 }
 
-func newClicks(s *Links, totals *store) (*Clicks, error) {
-	process, err := s.config.newID()
+// New returns Clicks. It makes no call.
+func New(config Config) (*Clicks, error) {
+	process, err := link.NewAlias(config.Random, 22, false) // 131 bits
 	if err != nil {
 		return nil, err
 	}
-	c := &Clicks{config: s.config, tables: newClickTables(s.config), totals: totals,
-		state: s.state, links: s.links, owners: s.owners, get: s.get,
-		process: process, flushing: newMutex(), saved: s.config.Now(),
-		passing: newMutex(),
+	c := &Clicks{config: &config, tables: newTables(&config), process: string(process),
+		flushing: concurrent.NewMutex(), saved: config.Now(),
+		passing: concurrent.NewMutex(),
 		// a pass may wait for those of the two other windows
 		passes: kept[*pass]{limit: 3 * passTime,
 			until: func(p *pass) time.Time { return p.until }}}
-	if c.config.Clicks.Mode != clicks.ModeOff {
+	if config.Mode != clicks.ModeOff {
 		c.counter = clicks.NewCounter()
 	}
 	return c, nil
@@ -125,7 +120,7 @@ func (c *Clicks) FlushRegularly(ctx context.Context) {
 	if c.counter == nil {
 		return
 	}
-	ticker := time.NewTicker(c.config.Clicks.FlushEvery)
+	ticker := time.NewTicker(c.config.FlushEvery)
 	defer ticker.Stop()
 	soon := c.counter.Soon
 	for {
@@ -156,8 +151,8 @@ func (c *Clicks) Flush(ctx context.Context) error {
 	if c.counter == nil {
 		return nil
 	}
-	c.flushing.lock()
-	defer c.flushing.unlock()
+	c.flushing.Lock()
+	defer c.flushing.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, flushTime)
 	defer cancel()
 	operation := telemetry.Begin(ctx, "clicks", nil, true)
@@ -168,7 +163,7 @@ func (c *Clicks) Flush(ctx context.Context) error {
 	var err error
 	if !idle {
 		c.busy = begin
-		err = table.Safely(func() error { return c.flush(&operation, begin) })
+		err = concurrent.Safely(func() error { return c.flush(&operation, begin) })
 	}
 	before, resting := c.counter.Bytes(), begin.Sub(c.busy) >= idleAfter
 	c.counter.Forget(today, resting)
@@ -208,7 +203,7 @@ func (c *Clicks) saveInTime(ctx context.Context, pending []*clicks.Pending, now 
 	partitions := map[string][]*clicks.Pending{} // by day and partition
 	for _, p := range pending {
 		if !isLate(p.Day, now) {
-			at := p.Day.String() + clickHash(p.Name)[:1]
+			at := p.Day.String() + hashOf(p.Name)[:1]
 			partitions[at] = append(partitions[at], p)
 		}
 	}
@@ -216,7 +211,7 @@ func (c *Clicks) saveInTime(ctx context.Context, pending []*clicks.Pending, now 
 	all.SetLimit(flushConcurrency)
 	for _, at := range slices.Sorted(maps.Keys(partitions)) {
 		all.Go(func() error {
-			return table.Safely(func() error { return c.save(ctx, partitions[at]) })
+			return concurrent.Safely(func() error { return c.save(ctx, partitions[at]) })
 		})
 	}
 	return all.Wait()
@@ -224,14 +219,14 @@ func (c *Clicks) saveInTime(ctx context.Context, pending []*clicks.Pending, now 
 
 // save writes counts of one partition of a day.
 func (c *Clicks) save(ctx context.Context, pending []*clicks.Pending) error {
-	day, partition := pending[0].Day, clickHash(pending[0].Name)[:1]
+	day, partition := pending[0].Day, hashOf(pending[0].Name)[:1]
 	for len(pending) > 0 {
 		// The process may have been stopped for long.
 		if ctx.Err() != nil || isLate(day, c.config.Now()) {
 			return fmt.Errorf("the counts of %s: %w in time", day, link.ErrUnavailable)
 		}
 		rows := c.batch(partition, pending)
-		again, err := c.tables.day(day).upsertBatch(ctx, rows)
+		again, err := c.tables.day(day).UpsertBatch(ctx, rows)
 		if errors.Is(err, table.ErrNoTable) && !again {
 			return err // the day has become late meanwhile, and nothing of this was written
 		}
@@ -256,7 +251,7 @@ func (c *Clicks) save(ctx context.Context, pending []*clicks.Pending) error {
 func (c *Clicks) batch(partition string, pending []*clicks.Pending) (rows [][]byte) {
 	size := 0
 	for _, p := range pending[:min(len(pending), table.MaxBatch)] {
-		if size >= flushBytes-maxClickRow || p.FailedAt.IsZero() != pending[0].FailedAt.IsZero() {
+		if size >= flushBytes-maxRow || p.FailedAt.IsZero() != pending[0].FailedAt.IsZero() {
 			break
 		}
 		rows = append(rows, encodeCount(partition, countKey(p.Name, c.process, p.Row),
@@ -287,7 +282,7 @@ func (c *Clicks) moveLate(ctx context.Context, pending []*clicks.Pending, now ti
 		}
 		var saved clicks.Count
 		if p.Sent() {
-			data, _, err := c.tables.day(p.Day).table.Get(ctx, clickHash(p.Name)[:1],
+			data, _, err := c.tables.day(p.Day).Table.Get(ctx, hashOf(p.Name)[:1],
 				countKey(p.Name, c.process, p.Row))
 			if err == nil {
 				_, saved, err = decodeCount(data)
@@ -317,7 +312,7 @@ const (
 // makeKeys gives the counter the key of today, that of tomorrow from keyAhead before it on, and
 // that of yesterday if visitors still wait for it.
 func (c *Clicks) makeKeys(ctx context.Context, now time.Time) error {
-	if c.config.Clicks.Mode != clicks.ModeFull {
+	if c.config.Mode != clicks.ModeFull {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, keyTime)
@@ -339,17 +334,17 @@ func (c *Clicks) makeKeys(ctx context.Context, now time.Time) error {
 // key returns the key of a day. The first process that needs it makes it.
 func (c *Clicks) key(ctx context.Context, day clicks.Day) (key clicks.Key, err error) {
 	partition := keyPrefix + day.String()
-	data, _, err := c.state.get(ctx, partition, keyRow)
+	data, _, err := c.config.State.Get(ctx, partition, keyRow)
 	if errors.Is(err, table.ErrGone) {
 		if _, err := io.ReadFull(c.config.Random, key[:]); err != nil {
 			return key, err
 		}
-		_, err = c.state.write(ctx, table.Insert,
-			encode(map[string]string{"PartitionKey": partition, "RowKey": keyRow,
+		_, err = c.config.State.Write(ctx, table.Insert,
+			table.Encode(map[string]string{"PartitionKey": partition, "RowKey": keyRow,
 				"Key": hex.EncodeToString(key[:])}), "")
 		// ErrExists: by another process, or by an earlier try of this very call
 		if err == nil || errors.Is(err, table.ErrExists) {
-			data, _, err = c.state.get(ctx, partition, keyRow)
+			data, _, err = c.config.State.Get(ctx, partition, keyRow)
 		}
 	}
 	if err != nil {

@@ -1,4 +1,4 @@
-package storage
+package table
 
 import (
 	"strings"
@@ -11,19 +11,20 @@ import (
 // The types of properties on the wire.
 const (
 	edmDateTime = "Edm.DateTime"
-	edmInt64    = "Edm.Int64"
-	edmBinary   = "Edm.Binary"
+	EdmInt64    = "Edm.Int64"
+	EdmBinary   = "Edm.Binary"
 )
 
-// dateTime returns a time and its type for the wire.
-func dateTime(t time.Time) (time.Time, string) {
+// DateTime returns a time and its type for the wire.
+func DateTime(t time.Time) (time.Time, string) {
 	if t.IsZero() {
 		return time.Time{}, ""
 	}
 	return t.UTC(), edmDateTime
 }
 
-func encode(entity any) []byte {
+// Encode returns a row as JSON.
+func Encode(entity any) []byte {
 	// Properties of other programs may have invalid UTF-8.
 	data, err := json.Marshal(entity, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
@@ -34,6 +35,6 @@ func encode(entity any) []byte {
 	return data
 }
 
-// beyond returns the text that sorts right after every key that begins with prefix. The prefix must
+// Beyond returns the text that sorts right after every key that begins with prefix. The prefix must
 // end in "|".
-func beyond(prefix string) string { return strings.TrimSuffix(prefix, "|") + "}" }
+func Beyond(prefix string) string { return strings.TrimSuffix(prefix, "|") + "}" }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"tiney/functions"
 	"tiney/internal/link"
@@ -479,7 +480,9 @@ func TestListsOfADomain(t *testing.T) {
 	}
 }
 
-func TestExportsOfADomain(t *testing.T) {
+func TestExportsOfADomain(t *testing.T) { synctest.Test(t, testExportsOfADomain) } // however busy the machine is
+
+func testExportsOfADomain(t *testing.T) {
 	r := newRig(t, withDomains)
 	linksInDomains(t, r)
 	now := r.clock.Now()

@@ -127,6 +127,9 @@ func (r *round) do(e *event, n *node, k *key, method, path string, send any) bod
 		return resp.StatusCode, got
 	}()
 	e.ret, e.until, e.latest = r.real(), n.clock().Unix(), r.latest().Unix()
+	if n.run.Load() != run { // which of its processes has responded is not known
+		e.run = nil
+	}
 	if alias, ok := strings.CutPrefix(path, "/"); ok && method == "GET" &&
 		!strings.Contains(alias, "/") {
 		run.clicked(r.name(alias), e.status)

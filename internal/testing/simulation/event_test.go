@@ -24,7 +24,7 @@ type event struct {
 	keep   bool     // for claim: keep the link's end
 
 	node        *node
-	run         *run  // the node's process
+	run         *run  // the node's process; nil: it was not the same all the time
 	call, ret   int64 // real, in Unix nanoseconds
 	jump        int64 // the node's jump when the request was sent
 	from, until int64 // the node's clock at the request and at the response, in Unix seconds

@@ -83,7 +83,7 @@ func (r *round) blocks(host string, e event, since int64) []write[bool] {
 			continue
 		}
 		w := write[bool]{h.op == "block", h.call, h.done(), h.node, false}
-		if since == 0 && h.run != e.run {
+		if since == 0 && (h.run != e.run || e.run == nil) {
 			w.node = nil
 		}
 		all = append(all, w)

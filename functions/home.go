@@ -46,8 +46,8 @@ func (s *service) home(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		page := s.homePage
-		if d != "" {
-			page = s.siteOf(d).Home(pages.Form{})
+		if longURL := r.FormValue("longUrl"); d != "" || longURL != "" {
+			page = s.siteOf(d).Home(pages.Form{LongURL: longURL})
 		}
 		writePage(w, http.StatusOK, page)
 		return nil

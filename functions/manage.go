@@ -4,10 +4,25 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"regexp"
 	"strconv"
+	"strings"
 
 	"tiney/internal/pages"
 )
+
+// gzipped matches an Accept-Encoding that takes gzip, as browsers send it. Others get plain files.
+var gzipped = regexp.MustCompile(`(?i)(?:^|,)\s*gzip\s*(?:,|$)`)
+
+// takesGzip reports whether the response is to be compressed, and sets the headers that say so.
+func takesGzip(w http.ResponseWriter, r *http.Request) bool {
+	w.Header().Add("Vary", "Accept-Encoding")
+	is := gzipped.MatchString(strings.Join(r.Header.Values("Accept-Encoding"), ","))
+	if is {
+		w.Header().Set("Content-Encoding", "gzip")
+	}
+	return is
+}
 
 // manage handles GET and HEAD of /manage, the page on which people manage their links, and of
 // /manage/{name}, a file that pages load.
@@ -20,6 +35,9 @@ func (s *service) manage(ctx context.Context, w http.ResponseWriter, r *http.Req
 		}
 		by := s.Callers.SignIn(ctx)
 		page := s.site.Manage(r.URL.EscapedPath(), by.Issuer, by.ClientID, by.Scopes)
+		if takesGzip(w, r) {
+			page = []byte(pages.Gzip(string(page)))
+		}
 		writePage(w, http.StatusOK, page, by.Origins...)
 		return nil
 	}
@@ -38,7 +56,11 @@ func (s *service) manage(ctx context.Context, w http.ResponseWriter, r *http.Req
 	if current {
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
-	w.Header().Set("Content-Length", strconv.Itoa(len(a.Body)))
-	_, _ = io.WriteString(w, a.Body)
+	body := a.Body
+	if a.Gzip != "" && takesGzip(w, r) {
+		body = a.Gzip
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = io.WriteString(w, body)
 	return nil
 }

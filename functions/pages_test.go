@@ -55,6 +55,11 @@ func TestHome(t *testing.T) {
 	if w.Code != 200 || !strings.Contains(w.Body.String(), "https://tiney.to/api/shorten") {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
+	// without scripts, too
+	filled := r.get("/?longUrl=https://example.com/%3Fa%3D1%26b%22").Body.String()
+	if !strings.Contains(filled, `value="https://example.com/?a=1&amp;b&#34;"`) {
+		t.Errorf("it does not have the long URL of its query: %s", filled)
+	}
 	file := regexp.MustCompile(`="\./(manage/[\w.]+(?:css|js))"`)
 	for _, m := range file.FindAllStringSubmatch(w.Body.String(), -1) {
 		upper := "/MANAGE" + strings.TrimPrefix(m[1], "manage")
@@ -65,6 +70,17 @@ func TestHome(t *testing.T) {
 				a.Header().Get("X-Content-Type-Options") != "nosniff" ||
 				!strings.HasPrefix(a.Header().Get("Content-Type"), "text/") || a.Body.Len() == 0 {
 				t.Errorf("%s: got %d %v", target, a.Code, a.Header())
+			}
+		}
+		plain := r.get("/" + m[1]).Body.Len()
+		for accepted, is := range map[string]bool{"gzip, deflate, br": true, "br;q=1.0, GZIP": true,
+			"": false, "identity": false, "gzip;q=0": false, "xgzip": false} {
+			a := r.do("GET", "/"+m[1], "", "Accept-Encoding", accepted)
+			if got := a.Header().Get("Content-Encoding") == "gzip" && a.Body.Len() < plain/2+200; got != is ||
+				a.Header().Get("Vary") != "Accept-Encoding" ||
+				a.Header().Get("Content-Length") != strconv.Itoa(a.Body.Len()) {
+				t.Errorf("%s for %q: %d of %d bytes, %v", m[1], accepted, a.Body.Len(), plain,
+					a.Header())
 			}
 		}
 		other := regexp.MustCompile(`[0-9a-f]{12}`).ReplaceAllString(m[1], "0123456789ab")

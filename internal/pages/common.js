@@ -108,6 +108,7 @@ export function say(text) {
   const toast = byId("toast");
   clearTimeout(toastEnds);
   toast.textContent = text;
+  toast.dataset.at = location.hash;
   toastEnds = setTimeout(() => { toast.textContent = ""; }, 4000);
 }
 

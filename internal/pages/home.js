@@ -85,7 +85,7 @@ function row(link) {
     mark(name, null);
     state(false);
     part("delete").focus();
-    say("It is back");
+    say("Restored");
   });
   return li;
 }
@@ -221,6 +221,6 @@ if (/[?#&](longUrl|url|text)=/.test(location.href)) drag().then(({ given }) => {
   history.replaceState(null, "", location.pathname);
 });
 byId("drag").addEventListener("toggle", () => drag().then(({ offer }) => offer("#longUrl=")), { once: true });
-byId("history").hidden = form.hidden;
+byId("history").hidden = byId("drag").hidden = form.hidden;
 offer();
 list();

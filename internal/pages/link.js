@@ -51,13 +51,13 @@ function fill(values) {
 async function showMany(urls) {
   const module = await later(import("./many.js"), "form-problem");
   if (!module || shown !== "") return;
-  hide("form", "many-offer");
+  hide("form", "edit", "many-offer");
   module.open(urls);
 }
 byId("many-open").addEventListener("click", () => showMany());
 byId("many-one").addEventListener("click", () => {
   hide("many");
-  form.hidden = byId("many-offer").hidden = false;
+  form.hidden = byId("edit").hidden = byId("many-offer").hidden = false;
   fields.longUrl.focus();
 });
 fields.longUrl.addEventListener("paste", (event) => {
@@ -162,7 +162,7 @@ export function showNew(_, query) {
   byId("save").textContent = "Make the link";
   byId("drag").hidden = byId("many-offer").hidden = false;
   if (byId("many-urls").value.trim()) showMany();
-  byId("form-title").hidden = true;
+  byId("edit").open = byId("edit").firstElementChild.hidden = true;
   openForm();
   const { alias, domain, longUrl, title } = Object.fromEntries(query);
   if (longUrl) fill({ ...entered(), longUrl });
@@ -186,19 +186,18 @@ function openForm() {
   drafts.delete(shown);
   byId("alias-says").textContent = "";
   campaign(false);
-  form.hidden = false;
+  form.hidden = byId("edit").hidden = false;
 }
 
-export async function showLink(name) {
+export async function showLink(name, asked) {
   shown = name;
   link = null;
-  hide("link-card", "stats", "form", "give", "past", "drag", "many", "many-offer");
+  hide("link-card", "stats", "form", "edit", "give", "past", "drag", "many", "many-offer");
   byId("give").open = byId("past").open = false;
   byId("give-form").reset();
   clear(byId("give-form"));
   byId("link-title").textContent = name;
-  byId("form-title").textContent = "Edit";
-  byId("form-title").hidden = false;
+  byId("edit").open = byId("edit").firstElementChild.hidden = false;
   byId("save").textContent = "Save";
   wrong("link-problem", null);
   byId("link-wait").hidden = false;
@@ -208,24 +207,35 @@ export async function showLink(name) {
     if (shown !== name) return;
     shown = name = nameOf(response.body); // the address may spell it in another way
     show(response);
+    byId("link-wait").hidden = true;
     if (link.owner !== whose && me.groups.includes(link.owner)) look(link.owner); // its address names no owner
     base = valuesOf(link);
     openForm();
+    byId("edit").open = unsaved();
+    if (asked?.has("edit")) edit();
     byId("stats").hidden = false;
     stats = await loading;
     if (shown === name) stats?.showStats(link);
   } catch (problem) {
-    if (shown === name) wrong("link-problem", problem, problem.status === 404 || problem.status === 403 ? null : () => showLink(name));
+    if (shown === name) wrong("link-problem", problem, problem.status === 404 || problem.status === 403 ? null : () => showLink(name, asked));
   } finally {
     if (shown === name) byId("link-wait").hidden = true;
   }
 }
 
+// edit opens the form.
+function edit() {
+  byId("edit").open = true;
+  history.replaceState(null, "", `#/link/${shown}`);
+  fields.longUrl.focus();
+}
+byId("link-edit").addEventListener("click", edit);
+
 // showAll shows the statistics of all links together.
 export async function showAll() {
   shown = "*";
-  hide("link-card", "form", "link-wait", "give", "past", "drag", "many", "many-offer");
-  byId("link-title").textContent = "All links";
+  hide("link-card", "form", "edit", "link-wait", "give", "past", "drag", "many", "many-offer");
+  byId("link-title").textContent = "Statistics";
   wrong("link-problem", null);
   byId("stats").hidden = false;
   stats = await later(import("./stats.js"), "stats-problem");
@@ -246,12 +256,12 @@ function show(response) {
   byId("link-title").textContent = link.title ?? link.alias;
   byId("link-short").textContent = name;
   byId("link-short").href = link.shortUrl;
-  byId("link-state").textContent = badge(link) || "Live";
+  badge(byId("link-state"), link, "Live");
   byId("link-long").textContent = link.longUrl;
   byId("link-about").textContent = [link.createdAtUtc && `Created ${time(link.createdAtUtc)}`,
     link.updatedAtUtc && `edited ${time(link.updatedAtUtc)}`,
     gone ? `deleted ${time(link.deletedAtUtc)}` : link.expiresAtUtc ? `${state === "expired" ? "expired" : "expires"} ${time(link.expiresAtUtc)}` : "never expires",
-    `redirects with ${link.statusCode}`, link.forward.length && `appends the ${link.forward.join(" and the ")}`, me.admin ? (link.owner ? `owner ${link.owner}` : "without an owner") : choosy() && `owner: ${ownerText(link.owner)}`].filter(Boolean).join(" · ");
+    `${[301, 308].includes(link.statusCode) ? "permanent" : "temporary"} redirect (${link.statusCode})`, link.forward.length && `appends the ${link.forward.join(" and the ")}`, me.admin ? (link.owner ? `owner ${link.owner}` : "without an owner") : choosy() && `owner: ${ownerText(link.owner)}`].filter(Boolean).join(" · ");
   byId("link-tags").replaceChildren(...link.tags.map((tag) => el("span", {}, el("bdi", { textContent: tag }))));
   byId("link-shared").textContent = !link.shared ? "" : held
     ? "Shared: somebody else shortened this URL too and was given this link, so it stays for them. Its long URL stays, and it cannot end earlier, be disabled or be deleted; an admin can do that."
@@ -263,6 +273,7 @@ function show(response) {
   byId("link-preview").href = `${link.shortUrl}+`;
   byId("link-disable").textContent = link.disabled ? "Enable" : "Disable";
   byId("link-disable").hidden = byId("link-delete").hidden = gone || held || barred;
+  byId("link-edit").hidden = gone || barred;
   byId("link-undo").hidden = !gone || barred;
   byId("link-undo").textContent = "Restore";
   const qr = `${pathOf(nameOf(link))}/qr`;
@@ -392,7 +403,7 @@ async function patchOrLoad(body) {
 byId("link-disable").addEventListener("click", () => act(byId("link-disable"), "link-wrong", async () => {
   const disabled = !link.disabled;
   const { locked } = await patchOrLoad({ disabled });
-  say(!disabled ? "Enabled: it redirects again" : locked ? "Taken down: only an admin can enable it" : "Disabled: it answers 410 until you enable it");
+  say(!disabled ? "Enabled: it redirects again" : locked ? "Taken down: only an admin can enable it" : 'Disabled. Visitors see "This link is disabled".');
 }));
 
 byId("link-delete").addEventListener("click", async () => {
@@ -413,7 +424,7 @@ byId("link-undo").addEventListener("click", async () => {
   if (!await act(byId("link-undo"), "link-wrong", async () =>
     rebase(await api("POST", `${pathOf(nameOf(link))}/restore`, { has: "shortUrl" })))) return;
   byId("link-delete").focus();
-  say("It is back");
+  say("Restored");
 });
 
 byId("never").addEventListener("click", () => {

@@ -86,7 +86,7 @@ async function load(query, more = false, focuses = false) {
   focuses ||= document.activeElement === byId("list-more"); // which hides
   wrong("list-problem", null);
   byId("list-empty").hidden = true;
-  if (fresh && !same) list.hidden = true;
+  if (fresh && !same) list.hidden = byId("list-columns").hidden = true;
   byId("list-more").hidden = byId("list-stop").hidden = true;
   byId("list-wait").hidden = more || same && links.length > 0;
   if (!byId("list-wait").hidden) byId("list-count").textContent = "Looking…";
@@ -143,7 +143,7 @@ function add(page, query, fresh) {
   asOf = page.asOfUtc ?? null;
   if (fresh) list.replaceChildren(...rows);
   else list.append(...rows);
-  list.hidden = links.length === 0;
+  list.hidden = byId("list-columns").hidden = links.length === 0;
   if (fresh) list.dispatchEvent(new Event("fresh"));
   if (!asOf) for (let i = 0; i < page.items.length; i += 100) readClicks(page.items.slice(i, i + 100).map(nameOf));
   if (fresh && held) {
@@ -154,31 +154,33 @@ function add(page, query, fresh) {
 }
 
 function show(query) {
-  const filtered = searched > links.length ? `, ${number(searched)} searched` : "";
+  const word = query.has("q") || query.has("tag") ? "match" : "link";
   byId("list-more").hidden = !cursor;
   byId("list-more").textContent = stopped ? "Search on" : "More links";
   byId("list-count").textContent = asOf ? `The ${count(links.length, "link")} with the most clicks, counted ${time(asOf)}. Filters are off in this order.`
-    : links.length || cursor ? `${cursor ? "More than " : ""}${count(links.length, "link")}${filtered}` : "";
+    : stopped && cursor ? `${number(links.length)} found, ${number(searched)} searched`
+    : cursor ? `${number(links.length)}+ ${word === "match" ? "matches" : "links"}`
+    : links.length ? word === "match" ? `${number(links.length)} ${links.length === 1 ? "match" : "matches"}` : count(links.length, word) : "";
   const empty = byId("list-empty");
   empty.hidden = links.length > 0 || stopped && cursor;
   if (links.length) return;
   if (asOf) {
     byId("list-count").textContent = `Counted ${time(asOf)}`;
-    empty.replaceChildren(el("p", { textContent: "Nobody has clicked one of these links in this time." }));
+    empty.replaceChildren(el("p", { textContent: `No clicks in the last ${{ "24h": "24 hours", "7d": "7 days", "30d": "30 days" }[query.get("order")]}.` }));
   } else if (!String(query) || !me.admin && String(query) === String(new URLSearchParams({ owner: whose }))) {
     empty.replaceChildren(el("p", { textContent: whose ? `No links of ${ownerText(whose)} yet.` : me.admin
       ? "No links of your own yet. Name an owner above to see theirs, or search for a short URL to open anybody's."
       : "No links yet. Yours never expire, unless you want them to." }),
       el("a", { className: "button primary", href: to("new"), textContent: "New link" }));
   } else {
-    empty.replaceChildren(el("p", { textContent: "No link is like that." }),
+    empty.replaceChildren(el("p", { textContent: "No links match." }),
       el("a", { className: "button", href: to(), textContent: "Show all links" }));
     const q = bare(query.get("q") ?? "");
     const at = domains.find(({ baseUrl }) => q.startsWith(`${bare(baseUrl)}/`));
     const name = nameOf(at ? { alias: q.slice(bare(at.baseUrl).length + 1), ...at } : { alias: q, domain: query.get("domain") });
     if (me.admin && isName.test(name)) {
       empty.append(" ", el("a",
-        { className: "button", href: `#/link/${name}`, textContent: `Open ${name}, whosever it is` }));
+        { className: "button", href: `#/link/${name}`, textContent: `Open ${name} (any owner)` }));
     }
   }
 }
@@ -210,20 +212,20 @@ function row(link) {
   alias.textContent = link.alias;
   part("open").href = `#/link/${nameOf(link)}`;
   part("pick").ariaLabel = `Select ${name}`;
-  part("state").textContent = badge(link);
+  badge(part("state"), link);
   part("title").textContent = part("title").title = link.title ?? "";
   part("long").textContent = part("long").title = link.longUrl;
   part("tags").append(...link.tags.map((tag) => el("a", { className: "tag", href: to("", { tag }), ariaLabel: `Links with the tag ${tag}` }, el("bdi", { textContent: tag }))));
   showClicks(part("clicks"), link);
   day(part("made"), "created ", link.createdAtUtc, "–");
-  day(part("ends"), "ends ", link.expiresAtUtc, "never");
+  day(part("ends"), "expires ", link.expiresAtUtc, "never");
   const barred = !me.admin && (link.locked || link.shared);
   for (const button of li.querySelectorAll("[data-do]")) {
     const what = button.dataset.do;
     if (what === "able") button.lastElementChild.textContent = link.disabled ? "Enable" : "Disable";
     button.ariaLabel = what === "menu" ? `Actions for ${name}` : `${button.textContent} ${name}`;
     button.title = what === "menu" ? "" : button.textContent;
-    if (what === "edit") button.href = `#/link/${nameOf(link)}`;
+    if (what === "edit") button.href = `#/link/${nameOf(link)}?edit`;
     else button.hidden = what === "restore" ? !link.deletedAtUtc || link.locked && !me.admin
       : what !== "menu" && Boolean(link.deletedAtUtc) || ["able", "delete"].includes(what) && barred;
   }

@@ -1,9 +1,11 @@
 // The page /manage: chooses which view is shown.
 
-import { byId, claimable, isName, madeHere } from "./common.js";
+import { byId, claimable, isName, madeHere, say } from "./common.js";
 import { goBack, leaveList, showList } from "./list.js";
 import { el, part, prepare, style, wrong } from "./parts.js";
 import { called, choosy, groupOf, handed, look, me, offerEnd, offerSignIn, resume, session, signOut, takeDraft, takeHanded, to } from "./session.js";
+
+const reads = () => me.access === "read"; // the key can only read
 
 // one is the module of a single link, once it was loaded.
 let one = null;
@@ -14,6 +16,7 @@ const loadSeldom = () => part("./seldom.html").then(() => import("./seldom.js"))
 
 // offerClaims loads the claims if there may be links to take over.
 async function offerClaims() {
+  if (reads()) return;
   if (!claimable(madeHere()).length && !handed().length) return;
   await part("./claims.html").then(() => import("./claims.js")).then((module) => module.offerClaims(), () => {}); // they stay for the next time
 }
@@ -24,11 +27,11 @@ const views = {
   "": { section: "list", title: "Links", load: async () => ({ showList }), show: "showList", owned: true },
   new: { section: "link", title: "New link", load: loadOne, show: "showNew", focus: "longUrl", owned: true },
   link: { section: "link", title: "Link", load: loadOne, show: "showLink" },
-  clicks: { section: "link", title: "All clicks", load: loadOne, show: "showAll", owned: true },
+  clicks: { section: "link", title: "Statistics", load: loadOne, show: "showAll", owned: true },
   keys: { section: "keys", title: "API keys", load: loadSeldom, show: "showKeys", owned: true },
   move: { section: "move", title: "Import and export", load: loadMove, show: "showMove", owned: true },
   blocked: { section: "blocked", title: "Blocked hosts", load: loadSeldom, show: "showBlocked", admin: true },
-  cleanup: { section: "cleanup", title: "Clean-up", load: loadSeldom, show: "showCleanup", admin: true },
+  cleanup: { section: "cleanup", title: "Maintenance", load: loadSeldom, show: "showCleanup", admin: true },
 };
 
 function view(id) {
@@ -47,7 +50,7 @@ async function route({ first = false, stays = false } = {}) {
   if (path === "top") return location.replace(to("", { order: "24h" })); // it was a view of its own
   const [name, of = ""] = path.split("/");
   let at = Object.hasOwn(views, name) && views[name];
-  if (!at || at.admin && !me.admin || (name === "link") !== isName.test(of)) at = views[""];
+  if (!at || at.admin && !me.admin || name === "new" && reads() || (name === "link") !== isName.test(of)) at = views[""];
   one?.leave();
   if (!byId("list").hidden) leaveList(of);
   view(byId(at.section) ? at.section : "waiting");
@@ -79,8 +82,10 @@ async function route({ first = false, stays = false } = {}) {
 }
 
 // enter shows the page to somebody who has signed in.
-function enter() {
+async function enter() {
   byId("tabs").hidden = false;
+  document.body.toggleAttribute("data-reads", reads());
+  byId("reads").hidden = !reads();
   prepare(document);
   if (choosy() && !me.admin) {
     const choice = el("select", { id: "owner", name: "owner" }, new Option("You", ""), ...me.groups.map((group) => new Option(`Group ${groupOf(group)}`, group)));
@@ -90,7 +95,7 @@ function enter() {
   const title = [me.name, me.owner].filter(Boolean).join(", ");
   byId("account").replaceWith(el("span", { id: "who", textContent: called(), title }),
     el("button", { id: "sign-out", type: "button", textContent: "Sign out", onclick: signOut }));
-  offerClaims();
+  await offerClaims(); // before the list, which they would move
 }
 
 async function start() {
@@ -104,7 +109,7 @@ async function start() {
   }
   try {
     if (await resume()) {
-      enter();
+      await enter();
       const draft = takeDraft(); // which link.js goes on with
       session.draft = () => draft;
       route({ first: true });
@@ -125,7 +130,7 @@ async function start() {
 function askIn(says) {
   document.title = `Sign in – ${byId("manage").dataset.name}`;
   view("signin");
-  offerSignIn(says, () => { enter(); route(); });
+  offerSignIn(says, () => enter().then(route));
   byId(byId("provider").hidden ? "key" : "provider-go").focus();
 }
 
@@ -140,6 +145,7 @@ byId("owner-field").addEventListener("change", ({ target }) => {
 history.scrollRestoration = "manual"; // only this page knows when the list is shown again
 window.addEventListener("hashchange", () => {
   if (takeHanded() && me) offerClaims();
+  if (byId("toast").dataset.at !== location.hash) say(""); // it is about the view before
   route();
 });
 start();

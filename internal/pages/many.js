@@ -70,7 +70,7 @@ byId("many").addEventListener("submit", async (event) => {
   }
   byId("many-urls").value = [...failed.map(([url]) => url), ...left].join("\n");
   byId("many-failed").replaceChildren(...failed.map(([url, why]) => el("li", { textContent: `${url}: ${why}` })));
-  byId("many-says").textContent = `${count(made.length, "link")} made${failed.length ? `, ${number(failed.length)} not: correct them above` : ""}${left.length ? `, ${number(left.length)} left` : ""}.`;
+  byId("many-says").textContent = `${count(made.length, "link")} made${failed.length ? `. Fix the ${number(failed.length)} left above` : ""}${left.length ? `, ${number(left.length)} left` : ""}.`;
   if (made.length) {
     byId("many-short").value = made.map(({ shortUrl }) => shortUrl).join("\n");
     byId("many-made").hidden = false;

@@ -6,6 +6,8 @@
 package pages
 
 import (
+	"cmp"
+	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -47,7 +49,8 @@ var assetNames, _ = fs.Glob(files, "*")
 // Asset is a file that pages load.
 type Asset struct {
 	Type string // its Content-Type
-	Body string
+	Body string // of a script: without its comments
+	Gzip string // Body, compressed; "" for pictures
 }
 
 var (
@@ -59,7 +62,7 @@ var (
 )
 
 // hashAssets returns one hash of all assets. All assets share it, because each may import others,
-// and because their texts are not kept in memory.
+// and because a start takes as little time and memory as it can.
 func hashAssets() string {
 	sum, buffer := sha256.New(), make([]byte, 4<<10)
 	for _, name := range assetNames {
@@ -106,11 +109,34 @@ func AssetAt(name string) (a Asset, current, ok bool) {
 	if len(parts) != 3 || !slices.Contains(assetNames, parts[0]+"."+parts[2]) {
 		return Asset{}, false, false
 	}
-	body := mustRead(parts[0] + "." + parts[2])
-	if parts[2] != "png" {
-		body = names.Replace(body)
+	return assets()[parts[0]+"."+parts[2]], parts[1] == version, true
+}
+
+// assets are the files that pages load, by name. They are made when the first one is asked for.
+var assets = sync.OnceValue(func() map[string]Asset {
+	comment := regexp.MustCompile(`(?m)^[ \t]*(?://.*)?\n`)
+	all := map[string]Asset{}
+	for _, name := range assetNames {
+		a := Asset{Type: assetTypes[path.Ext(name)], Body: mustRead(name)}
+		if path.Ext(name) != ".png" {
+			a.Body = names.Replace(a.Body)
+			if path.Ext(name) == ".js" {
+				a.Body = comment.ReplaceAllString(a.Body, "")
+			}
+			a.Gzip = Gzip(a.Body)
+		}
+		all[name] = a
 	}
-	return Asset{assetTypes["."+parts[2]], body}, parts[1] == version, true
+	return all
+})
+
+// Gzip compresses a text.
+func Gzip(text string) string {
+	var zipped strings.Builder
+	w := gzip.NewWriter(&zipped)
+	_, _ = io.WriteString(w, text) // a Builder takes everything
+	_ = w.Close()
+	return zipped.String()
 }
 
 // rootFrom returns the relative reference that leads from a page at an escaped path, such as
@@ -175,10 +201,13 @@ func manifest(root string) markup {
 const noIndex markup = "<meta name=\"robots\" content=\"noindex\">\n"
 
 // inMemory stands on every page of a service that forgets its links.
-const inMemory markup = `<aside class="quiet">This service keeps everything in memory: ` +
+const inMemory markup = `<aside class="banner">This service keeps everything in memory: ` +
 	"links are gone when it stops.</aside>\n"
 
 func (s Site) layout(root, title string, head, main markup) []byte {
+	if !strings.Contains(title, s.Name) {
+		title += " – " + s.Name
+	}
 	if s.Memory {
 		main = inMemory + main
 	}
@@ -235,8 +264,9 @@ func (s Site) Manifest() []byte {
 		icons = append(icons, icon{hashed("icon-" + size + ".png"), size + "x" + size, "image/png"})
 	}
 	text, err := json.Marshal(map[string]any{
-		"name": s.Name, "short_name": s.Name, "start_url": start, "scope": "../", "display": "minimal-ui",
-		"icons": icons,
+		"id": start, "name": s.Name, "short_name": s.Name, "start_url": start, "scope": "../",
+		"display": "minimal-ui", "icons": icons,
+		"shortcuts": []map[string]string{{"name": "New link", "url": "../manage#/new"}},
 		"share_target": map[string]any{"action": start, "method": "GET",
 			"params": map[string]string{"title": "title", "text": "text", "url": "url"}},
 	}, json.Deterministic(true))
@@ -311,15 +341,20 @@ type Form struct {
 
 // Home returns the home page.
 func (s Site) Home(f Form) []byte {
-	wrong := func(field string) (says string, invalid markup) {
+	const focus markup = " autofocus"
+	wrong := func(field string) (says string, invalid, focused markup) {
 		if f.Title != "" && f.Field == field {
-			return f.Detail, ` aria-invalid="true"`
+			return f.Detail, ` aria-invalid="true"`, focus
 		}
-		return "", ""
+		return "", "", ""
 	}
-	longURLError, longURLInvalid := wrong("longUrl")
-	aliasError, aliasInvalid := wrong("alias")
-	lifeError, lifeInvalid := wrong("expiresInSeconds")
+	longURLError, longURLInvalid, _ := wrong("longUrl")
+	aliasError, aliasInvalid, focusAlias := wrong("alias")
+	lifeError, lifeInvalid, focusLife := wrong("expiresInSeconds")
+	focusURL := focus
+	if focusAlias+focusLife != "" {
+		focusURL = ""
+	}
 	var problem markup
 	if longURLInvalid+aliasInvalid+lifeInvalid == "" && f.Title != "" {
 		problem = fill("<strong>{{.Title}}</strong>{{.Detail}}", "Title", f.Title, "Detail",
@@ -341,7 +376,13 @@ func (s Site) Home(f Form) []byte {
 		qr = fill(` src="api/links/{{.Name}}/qr"`, "Name", made.Name)
 	}
 	return s.layout("./", s.Name+": short links",
-		`<meta name="description" content="Paste a long URL, get a short one.">`+"\n"+manifest("./")+
+		fill(`<meta name="description" content="Paste a long URL, get a short one.">
+<meta property="og:title" content="{{.Name}}">
+<meta property="og:description" content="Paste a long URL, get a short one.">
+<meta property="og:type" content="website">
+<meta property="og:url" content="{{.Base}}/">
+<meta property="og:image" content="{{.Base}}/manage/{{.Icon}}">
+`, "Name", s.Name, "Base", s.Base, "Icon", hashed("icon-512.png"))+manifest("./")+
 			scripts("./", "common.js", "home.js"),
 		fill(homeFile, "Name", s.Name, "Default", s.Default, "Domain", s.Domain, "Main", s.Main, "Schemes", s.Schemes,
 			"Member", member, "Base", s.Base, "Keep", fmt.Sprint(int64(s.Keep/time.Second)), "Prefix",
@@ -349,6 +390,7 @@ func (s Site) Home(f Form) []byte {
 			"LongURL", f.LongURL, "LongURLError", longURLError, "LongURLInvalid", longURLInvalid,
 			"Alias", f.Alias, "AliasError", aliasError, "AliasInvalid", aliasInvalid,
 			"LifeError", lifeError, "LifeInvalid", lifeInvalid, "Problem", problem,
+			"FocusURL", focusURL, "FocusAlias", focusAlias, "FocusLife", focusLife,
 			"ResultTitle", title, "ShortURL", made.ShortURL, "ShortText", bare(made.ShortURL),
 			"ResultURL", made.LongURL,
 			"ResultAlias", made.Alias, "ResultName", made.Name, "Until", until, "QRSource", qr,
@@ -410,13 +452,14 @@ func (s Site) Manage(escapedPath, issuer, clientID, scopes string) []byte {
 func (s Site) Preview(escapedPath string, l Link) []byte {
 	root := rootFrom(escapedPath)
 	before, host, after := split(l.LongURL)
+	heading := cmp.Or(host, "An address of another kind")
 	expires := "never"
 	if !l.Expires.IsZero() {
 		expires = date(l.Expires)
 	}
 	return s.layout(root, "Preview of "+bare(l.ShortURL), noIndex,
 		fill(previewFile, "Root", root, "Alias", l.Alias, "Name", l.Name, "Asked", l.Asked,
-			"ShortText", bare(l.ShortURL), "Before", before, "Host", host, "After", after,
+			"ShortText", bare(l.ShortURL), "Heading", heading, "Before", before, "Host", host, "After", after,
 			"ASCII", l.ASCII, "HideASCII", hidden(l.ASCII == l.LongURL), "HideCreated",
 			hidden(l.Created.IsZero()), "Created", date(l.Created), "Expires", expires))
 }

@@ -1,9 +1,11 @@
 package pages
 
 import (
+	"compress/gzip"
 	"fmt"
 	"html"
 	"image/png"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -146,8 +148,25 @@ func TestFilesArePlain(t *testing.T) {
 			t.Errorf("%s has more than elements that do nothing by themselves", name)
 		}
 		a, current, ok := AssetAt(hashed(name))
-		if !ok || !current || a.Type == "" || len(a.Body) < len(text) {
+		bare := names.Replace(text)
+		if strings.HasSuffix(name, ".js") { // without its comments
+			bare = strings.Join(slices.DeleteFunc(strings.SplitAfter(bare, "\n"), func(line string) bool {
+				text := strings.TrimSpace(line)
+				return text == "" || strings.HasPrefix(text, "//")
+			}), "")
+		}
+		if strings.HasSuffix(name, ".png") {
+			bare = text
+		}
+		if !ok || !current || a.Type == "" || a.Body != bare {
 			t.Errorf("%s is not at its name with a hash", name)
+		}
+		if r, err := gzip.NewReader(strings.NewReader(a.Gzip)); a.Gzip != "" {
+			if plain, readErr := io.ReadAll(r); err != nil || readErr != nil || string(plain) != bare {
+				t.Errorf("%s is another file when compressed: %v, %v", name, err, readErr)
+			}
+		} else if !strings.HasSuffix(name, ".png") {
+			t.Errorf("%s is not compressed", name)
 		}
 		for _, m := range regexp.MustCompile(`(?:from |\()"\./([^"]+)"`).FindAllStringSubmatch(a.Body,
 			-1) {
@@ -192,14 +211,14 @@ func TestFirstLoadIsSmall(t *testing.T) {
 			80_000},
 	} {
 		page := string(test.page)
-		size, requests := len(page), 1
+		size, requests, zipped := len(page), 1, len(Gzip(page))
 		for _, m := range regexp.MustCompile(`manage/([\w.]+\.(?:css|js))"`).FindAllStringSubmatch(
 			page, -1) {
 			a, current, ok := AssetAt(m[1])
 			if !ok || !current {
 				t.Errorf("%s: %s is not there", name, m[1])
 			}
-			size, requests = size+len(a.Body), requests+1
+			size, requests, zipped = size+len(a.Body), requests+1, zipped+len(a.Gzip)
 			for _, m := range regexp.MustCompile(`from "\./([^"]+)"`).FindAllStringSubmatch(a.Body,
 				-1) {
 				if !strings.Contains(page, m[1]) {
@@ -208,8 +227,8 @@ func TestFirstLoadIsSmall(t *testing.T) {
 				}
 			}
 		}
-		t.Logf("%s: %d bytes in %d requests", name, size, requests)
-		if size > test.bytes || requests > test.requests || requests < test.least {
+		t.Logf("%s: %d bytes in %d requests, %d with gzip", name, size, requests, zipped)
+		if size > test.bytes || zipped > 30_000 || requests > test.requests || requests < test.least {
 			t.Errorf("%s: %d bytes in %d requests", name, size, requests)
 		}
 		if strings.Contains(page, `src="" `) || !strings.Contains(page, `rel="icon" href="data:`) {
@@ -263,10 +282,25 @@ func TestForm(t *testing.T) {
 	wrong := string(site.Home(Form{LongURL: "x", Alias: "a b", Title: "Wrong", Detail: "No spaces.",
 		Field: "alias"}))
 	for _, want := range []string{`value="x"`, `value="a b"`,
-		`aria-describedby="alias-error" aria-invalid="true">`, `id="alias-error">No spaces.</p>`,
+		`aria-describedby="alias-error" aria-invalid="true" autofocus>`, `id="alias-error">No spaces.</p>`,
 		`id="url-error"></p>`, `role="alert"></div>`} {
 		if !strings.Contains(wrong, want) {
 			t.Errorf("it lacks %s", want)
+		}
+	}
+}
+
+// A page names the service, whatever else its title says.
+func TestTitlesNameTheService(t *testing.T) {
+	named := Site{Base: "https://go.example", Name: "Acme Links"}
+	for title, page := range map[string][]byte{
+		"Acme Links: short links":              named.Home(Form{}),
+		"Your links – Acme Links":              named.Manage("/manage", "", "", ""),
+		"Preview of go.example/a – Acme Links": named.Preview("/a+", Link{ShortURL: "https://go.example/a"}),
+		"Not found – Acme Links":               named.Problem("/b", 404, "Not found", "", Offer{}),
+	} {
+		if !strings.Contains(string(page), "<title>"+title+"</title>") {
+			t.Errorf("no title %q in %s", title, page)
 		}
 	}
 }

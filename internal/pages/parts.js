@@ -32,8 +32,12 @@ export const zone = new Intl.DateTimeFormat().resolvedOptions().timeZone;
 export const stateOf = (link) =>
   link.deletedAtUtc ? "deleted" : Date.parse(link.expiresAtUtc) <= Date.now() ? "expired" : link.disabled ? "disabled" : "live";
 
-// badge returns the text for a link's state in a list, which is empty for a live link.
-export const badge = (link) => (link.locked ? "Taken down" : { deleted: "Deleted", expired: "Expired", disabled: "Disabled", live: "" }[stateOf(link)]);
+// badge shows a link's state. A list shows that of a live link only if live is set.
+export function badge(where, link, live = "") {
+  const state = link.locked ? "locked" : stateOf(link);
+  where.dataset.state = state;
+  where.textContent = { locked: "Taken down", deleted: "Deleted", expired: "Expired", disabled: "Disabled", live }[state];
+}
 
 // labels has the names of a link's members for people. words returns a member's value for people.
 export const labels = { longUrl: "Long URL", title: "Title", tags: "Tags", expiresAtUtc: "Expires", statusCode: "Redirect", forward: "Appended", disabled: "Disabled",

@@ -22,7 +22,7 @@ export async function rowDoes(what, link, button) {
     const { body } = what === "restore" ? await api("POST", `${path}/restore`, { has: "shortUrl" })
       : await api("PATCH", path, { body: { disabled: !link.disabled }, has: "shortUrl" });
     changed(body);
-    say(what === "restore" ? "It is back" : body.disabled ? "Disabled: it answers 410 until you enable it" : "Enabled: it redirects again");
+    say(what === "restore" ? "Restored" : body.disabled ? 'Disabled. Visitors see "This link is disabled".' : "Enabled: it redirects again");
   });
   return done ? { delete: "restore", restore: "delete", able: "able" }[what] : "";
 }

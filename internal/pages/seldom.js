@@ -3,11 +3,11 @@
 import { byId, copy, say, time } from "./common.js";
 import { unwrapped } from "./drag.js";
 import { act, blame, clear, count, el, figures, fromField, wrong } from "./parts.js";
-import { api, groupOf, me, ownerText, whose } from "./session.js";
+import { api, groupOf, me, ownerText, signOut, used, whose } from "./session.js";
 
 // sayEnd says when a key ends that is made without an end.
 function sayEnd() {
-  byId("key-end").textContent = groupOf(me.admin ? byId("key-owner").value.trim() : whose || me.owner) ? "in a year, the most for a group's key" : "never";
+  byId("key-end").textContent = groupOf(me.admin ? byId("key-owner").value.trim() : whose || me.owner) ? "a year, the most for a group's key" : "never";
 }
 
 export async function showKeys() {
@@ -29,10 +29,11 @@ export async function showKeys() {
 }
 
 function keyRow(key) {
-  const about = [me.admin && key.owner, key.access === "read" && "may only read", `ends in ${key.last4}`, key.createdAtUtc && `made ${time(key.createdAtUtc)}${key.createdBy && key.createdBy !== key.owner ? ` by ${ownerText(key.createdBy)}` : ""}`,
+  const own = used(key);
+  const about = [own && "the key you are using", me.admin && key.owner, key.access === "read" && "read only", `ends in ${key.last4}`, key.createdAtUtc && `made ${time(key.createdAtUtc)}${key.createdBy && key.createdBy !== key.owner ? ` by ${ownerText(key.createdBy)}` : ""}`,
     key.lastUsedOn ? `last used on ${key.lastUsedOn} (UTC)` : "never used", key.expiresAtUtc ? `expires ${time(key.expiresAtUtc)}` : "never expires"];
   const revoke = el("button", { type: "button", textContent: "Revoke", ariaLabel: `Revoke ${key.name}` });
-  const sure = el("button", { type: "button", className: "delete", textContent: "Revoke for good", ariaLabel: `Revoke for good: ${key.name}`, hidden: true });
+  const sure = el("button", { type: "button", className: "delete", textContent: own ? "Revoke and sign out" : "Revoke for good", ariaLabel: `${own ? "Revoke and sign out" : "Revoke for good"}: ${key.name}`, hidden: true });
   const not = el("button", { type: "button", textContent: "Keep", ariaLabel: `Keep ${key.name}`, hidden: true });
   const asks = (is) => {
     revoke.hidden = is;
@@ -45,6 +46,7 @@ function keyRow(key) {
   not.addEventListener("click", () => asks(false));
   sure.addEventListener("click", async () => {
     if (!await act(sure, "keys-problem", () => api("DELETE", `api/keys/${key.id}`))) return;
+    if (own) return signOut();
     row.remove();
     byId("keys-rows").hidden = byId("keys-rows").children.length === 0;
     byId("keys-empty").hidden = !byId("keys-rows").hidden;
@@ -63,6 +65,7 @@ byId("key-new").addEventListener("submit", (event) => {
   act(byId("key-make"), "keys-problem", async () => {
     clear(form);
     if (end.validity.badInput) return blame(form, { field: end.name, message: "Complete the date and the time." });
+    if (!name.value.trim()) return blame(form, { field: name.name, message: "Give the key a name." });
     const body = { name: name.value.trim(), access: form.elements.access.value };
     const named = me.admin ? owner.value.trim() : whose;
     if (named) body.owner = named;
@@ -151,7 +154,7 @@ export async function showCleanup() {
     const { body: s } = await api("GET", "api/admin/cleanup/stats", { has: "running" });
     figures("cleanup-figures", [["Last run", s.lastRunAtUtc ? time(s.lastRunAtUtc) : "none yet"], ["Removed then", s.lastDeleted], ["Removed ever", s.deletedTotal],
       ["Runs that succeeded", s.successfulRuns], ["Runs that failed", s.failedRuns], ["A run takes", s.averageMs === null ? "–" : `${s.averageMs} ms`],
-      ["Now", s.running ? "running" : "at rest"]]);
+      ["Now", s.running ? "running" : "idle"]]);
   } catch (problem) {
     byId("cleanup-figures").replaceChildren();
     wrong("cleanup-problem", problem, showCleanup);

@@ -20,8 +20,17 @@ const list = byId("list-rows");
 const boxes = () => [...list.querySelectorAll("[data-part=pick]")];
 const ready = part("./select.html").then(() => {
   byId("list-count").parentElement.before(byId("picked"));
-  byId("picked-what").addEventListener("change", offer);
-  byId("picked-none").addEventListener("click", () => { boxes().forEach((box) => { box.checked = false; }); show(); byId("list-title").focus(); });
+  byId("picked-what").addEventListener("change", () => {
+    byId("picked-wrong").textContent = "";
+    offer();
+  });
+  byId("picked-none").addEventListener("click", () => {
+    boxes().forEach((box) => { box.checked = false; });
+    undoes = [];
+    byId("picked-failed").replaceChildren();
+    show();
+    byId("list-title").focus();
+  });
   byId("picked-all").addEventListener("click", () => { boxes().forEach((box, i) => { box.checked = i < most; }); show(); });
   byId("picked-stop").addEventListener("click", () => { stopped = true; });
   byId("picked-undo").addEventListener("click", undo);
@@ -43,6 +52,7 @@ export async function pick(box, links) {
   last = at;
   for (const extra of all.filter((one) => one.checked && one !== box).slice(most - 1)) extra.checked = false;
   show();
+  box.closest("li").scrollIntoView({ block: "nearest" }); // above this bar
 }
 
 let shift = false;
@@ -57,8 +67,12 @@ function picked() {
 
 function show() {
   const n = picked().length;
-  byId("picked").hidden = n === 0 && !running && undoes.length === 0 && !byId("picked-failed").children.length;
-  byId("picked-count").textContent = n ? `${count(n, "link")} selected${n === most ? ", the most at once" : ""}` : "Nothing is selected";
+  byId("picked-none").hidden = running;
+  const hides = byId("picked").hidden = n === 0 && !running && undoes.length === 0 && !byId("picked-failed").children.length;
+  document.documentElement.toggleAttribute("data-picks", !hides);
+  byId("picked-count").textContent = n === most ? `First ${most} selected` : n ? `${count(n, "link")} selected` : "Nothing is selected";
+  byId("picked-all").textContent = linksOf().length > most ? `Select the first ${most}` : "Select all";
+  offer();
   byId("picked-undo").hidden = undoes.length === 0 || running;
   byId("picked-stop").hidden = !running;
   byId("picked-go").hidden = running;
@@ -68,7 +82,9 @@ function offer() {
   const what = byId("picked-what").value;
   byId("picked-tags").hidden = what !== "tag" && what !== "untag";
   byId("picked-end").hidden = what !== "end";
-  byId("picked-wrong").textContent = "";
+  const n = picked().length;
+  byId("picked-go").textContent = what === "delete" && n ? `Delete ${count(n, "link")}` : { csv: "Export", ndjson: "Export" }[what]
+    ?? byId("picked-what").selectedOptions[0].textContent;
 }
 
 // work calls each function, and waits where the service says so. It returns the failures, as pairs of
@@ -166,17 +182,17 @@ async function undo() {
   undoes = [];
   const failed = await work(jobs, [429, 503]);
   undoes = jobs.filter(([link]) => failed.some(([of, problem]) => of === link && problem?.status !== 412)); // the others have changed since
-  finish(failed, jobs.length, "as before");
+  finish(failed, jobs.length, "restored", "Undone: ");
   byId("list-title").focus();
 }
 
 // finish says what was done. What failed stays selected.
-function finish(failed, n, what) {
+function finish(failed, n, what, before = "") {
   const names = new Set(failed.map(([link]) => nameOf(link)));
   const all = boxes();
   linksOf().forEach((link, i) => { all[i].checked = names.has(nameOf(link)); });
   show();
-  say(`${count(n - failed.length, "link")} ${what}${failed.length ? `, ${count(failed.length, "link")} not` : ""}`);
+  say(`${before}${count(n - failed.length, "link")} ${what}${failed.length ? `, ${count(failed.length, "link")} not` : ""}`);
   (undoes.length ? byId("picked-undo") : byId("picked-what")).focus();
 }
 

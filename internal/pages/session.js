@@ -11,6 +11,9 @@ let token = credential();
 // me is the person who is signed in, as GET /api/me returns them, or null.
 export let me = null;
 
+// used reports whether a key is the one that this tab is signed in with.
+export const used = (key) => token.startsWith("tny_") && token.endsWith(key.last4);
+
 // domains are the domains of this service, the default one first. They are empty if the service does
 // not tell.
 export let domains = [];

@@ -20,13 +20,14 @@ export function showStats(of) {
   if (link) load();
 }
 
+const dayBefore = (days) => new Date(Date.now() - days * 86_400_000).toISOString().slice(0, 10);
+
 // query returns the request to the API. Days are in UTC. With a tag there are no hours.
 function query() {
   const [range, by] = byId("stats-range").value.split(" ");
   const tag = link.alias ? "" : byId("stats-tag").value.trim();
-  const day = (before) => new Date(Date.now() - before * 86_400_000).toISOString().slice(0, 10);
   const asked = new URLSearchParams({ interval: tag ? "day" : by });
-  if (range !== "free") asked.set("from", day(range - 1));
+  if (range !== "free") asked.set("from", dayBefore(range - 1));
   else for (const end of ["from", "to"]) if (byId(`stats-${end}`).value) asked.set(end, byId(`stats-${end}`).value);
   if (tag) asked.set("tag", tag);
   if (!link.alias && whose) asked.set("owner", whose);
@@ -56,6 +57,8 @@ const poll = () => (document.hidden ? document.addEventListener("visibilitychang
 byId("stats-form").addEventListener("change", () => {
   const free = byId("stats-range").value.startsWith("free");
   for (const field of document.querySelectorAll(".stats-free")) field.hidden = !free;
+  if (free && !byId("stats-from").value) byId("stats-from").value = dayBefore(29);
+  if (free && !byId("stats-to").value) byId("stats-to").value = dayBefore(0);
   load();
 });
 byId("stats-form").addEventListener("submit", (event) => {
@@ -85,7 +88,7 @@ function draw(s) {
     parts.push(el("p", { className: "empty", textContent: "No clicks in this time. Open the short link once: it shows here within seconds." }));
   } else {
     parts.push(chart(s, at, "clicks", "Clicks"));
-    if (s.bots > 0) parts.push(chart(s, at, "bots", "Bots, counted apart"));
+    if (s.bots > 0) parts.push(chart(s, at, "bots", "Bots (not in clicks)"));
     parts.push(table(s, at));
   }
   const dimensions = [["Referrers", s.referrers], ["Countries", s.countries?.map((c) => ({ ...c, name: country(c.name) }))], ["Browsers", s.browsers],
@@ -93,7 +96,7 @@ function draw(s) {
   parts.push(el("div", { className: "dimensions" }, ...dimensions.map(([name, items]) =>
     el("section", { ariaLabel: name }, el("h3", { textContent: name }), el("ol", { className: "shares" }, ...shares(items, s.clicks))))));
   body.replaceChildren(...parts);
-  figures("stats-figures", [["Clicks", s.clicks], ...(s.visitors === null ? [] : [["Visitors, summed by day", s.visitors]]), ["Bots", s.bots],
+  figures("stats-figures", [["Clicks", s.clicks], ...(s.visitors === null ? [] : [["Daily visitors", s.visitors]]), ["Bots", s.bots],
     ...(s.referrers === null ? [] : [["Last click", s.lastAtUtc ? time(s.lastAtUtc) : "none"]])]);
 }
 
@@ -121,7 +124,7 @@ function chart({ series, interval }, at, what, title) {
     return g;
   }));
   const peak = series.find((b) => b[what] === most);
-  const label = `${title}, by ${unit(interval)}: ${number(all)} in all` + (peak ? `, at most ${number(most)}, on ${at.format(new Date(peak.at))}` : "");
+  const label = `${title}, by ${unit(interval)}: ${number(all)} in all` + (peak ? `, peak ${number(most)} on ${at.format(new Date(peak.at))}` : "");
   set(svg, { viewBox: `0 0 ${10 * series.length} 100`, preserveAspectRatio: "none", "aria-label": label });
   const ends = [series[0], series[series.length >> 1], series.at(-1)];
   const value = el("span", { className: "value" });
@@ -130,7 +133,7 @@ function chart({ series, interval }, at, what, title) {
   const tell = (i) => {
     svg.querySelector(".at")?.classList.remove("at");
     if (i !== null) svg.children[i].classList.add("at");
-    value.textContent = i === null ? `at most ${number(most)}` : words(i);
+    value.textContent = i === null ? `peak ${number(most)}` : words(i);
   };
   tell(null);
   svg.addEventListener("pointermove", ({ clientX }) => {

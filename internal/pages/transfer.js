@@ -12,6 +12,7 @@ const shown = 500; // rows of results at once
 let filters = new URLSearchParams(); // of an export
 let file = null; // the parts of the checked file, and its format
 let results = []; // of the last check or import, by line
+let dry = false; // they are of a check
 let stopped = false;
 
 export function showMove(_, query) {
@@ -148,6 +149,7 @@ const failed = () => results.filter(({ problem }) => problem).length;
 // run sends all parts of the file. It returns whether it was stopped or failed before the end.
 async function run(dryRun) {
   results = [];
+  dry = dryRun;
   stopped = false;
   const all = file.parts.reduce((sum, part) => sum + part.records, 0);
   const progress = Object.assign(byId("import-progress"), { max: all, value: 0, hidden: false });
@@ -175,7 +177,7 @@ async function run(dryRun) {
       }
     } catch (problem) {
       ends = part;
-      byId("import-wrong").textContent = problem.message;
+      byId("import-wrong").textContent = problem.detail?.includes("no format that is known") ? "We don't recognise this file. Choose its format." : problem.message;
     }
     if (!ends) progress.value += part.records;
   }
@@ -189,7 +191,7 @@ async function run(dryRun) {
   return ends;
 }
 
-const words = ({ status, problem }) => (problem ? `${problem.title}: ${problem.detail}` : status === 201 ? "made" : "there already");
+const words = ({ status, problem }) => (problem ? `${problem.title}: ${problem.detail}` : status === 201 ? dry ? "would be made" : "made" : "there already");
 
 // show shows the results, at first those with a problem.
 function show() {
@@ -224,6 +226,10 @@ byId("import").addEventListener("submit", async (event) => {
     return;
   }
   const ended = await run(true);
+  if (!ended && !results.length) {
+    says("");
+    wrong.textContent = "There is no link in this file.";
+  }
   const good = results.length - failed();
   byId("import-go").hidden = Boolean(ended) || good === 0;
   byId("import-go").textContent = `Import ${count(good, "link")}`;

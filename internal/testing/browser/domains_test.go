@@ -44,7 +44,7 @@ func TestUnknownAliasIsOffered(t *testing.T) {
 		}
 		p.Check("an unknown alias")
 		look(t, p, "unknown")
-		p.to("main .primary:not([hidden])")
+		p.to("main .button:not([hidden])")
 		p.Go(func() { p.Press(kb.Enter) })
 		p.wantFocus("key")
 		p.Press(key + kb.Enter)
@@ -120,7 +120,7 @@ func TestManageDomains(t *testing.T) {
 	if got := scan(t, p.Shot("#link-qr")); got != other+"/both" {
 		t.Errorf("the QR code says %q", got)
 	}
-	p.AwaitTrue(find("#form") + ".checkVisibility()")
+	p.edit()
 	p.Await("#stats-body", "No clicks")
 	p.to("#forward-path")
 	p.Press(" ")
@@ -166,17 +166,17 @@ func TestManageDomains(t *testing.T) {
 	p.AwaitTrue(find("#list-rows .what > a") + `.textContent === ` + quote(both))
 	p.choose("#order", "24h")
 	p.choose("#of-domain", host)
-	p.Await("#list-empty", "Nobody has clicked one of these links in this time")
+	p.Await("#list-empty", "No clicks in the last")
 	p.Check("top links of a domain")
 
 	// An admin opens anybody's link of a domain by its short URL.
 	admin := s.manage(t, adminKey)
 	admin.Fill("#q", other+"/both")
-	admin.Await("#list-empty", "Open "+name+", whosever it is")
+	admin.Await("#list-empty", "Open "+name+" (any owner)")
 	admin.Click("#list-empty .button:last-child")
 	admin.Await("#link-about", "owner ada")
 	admin.Go(func() { admin.Click("#link-preview") })
-	admin.Await("main", "This link leads to")
+	admin.Await("main", "leads to")
 }
 
 // Links of a domain that was taken out of the settings are listed and edited. Names may be so long
@@ -195,7 +195,7 @@ func TestManageRetiredDomain(t *testing.T) {
 	look(t, p, "manage-retired")
 	p.Click("#list-rows .what > a")
 	p.Await("#link-short", retired+"/link49")
-	p.AwaitTrue(find("#form") + ".checkVisibility()")
+	p.edit()
 	p.Fill("#title", "Retired")
 	p.Press(kb.Enter)
 	p.Await("#toast", "Saved")
@@ -221,7 +221,7 @@ func TestManageExtraSchemes(t *testing.T) {
 			t.Errorf("%s leads to %s", typed, got)
 		}
 	}
-	p.AwaitTrue(find("#form") + ".checkVisibility()")
+	p.edit()
 	p.Fill("#longUrl", "tel:12345")
 	p.Press(kb.Enter)
 	p.Await("#link-long", "tel:12345")

@@ -149,7 +149,7 @@ func TestShorten(t *testing.T) {
 	}
 	name := strings.TrimPrefix(short, "http://")
 	want := fmt.Sprintf("url, shorten, alias, life, short, copy, preview, svg, png, %s, Copy "+
-		"%[1]s, Delete %[1]s, Sign in, From any page, From a program", name)
+		"%[1]s, Delete %[1]s, Sign in, Bookmark button, Use the API", name)
 	if got := strings.Join(order, ", "); !strings.HasPrefix(got, want) {
 		t.Errorf("the order is %s, want %s", got, want)
 	}
@@ -325,7 +325,9 @@ func TestResponsesOfSomebodyElse(t *testing.T) {
 		p.GoTo("#/", "#list-problem", "Unreadable response")
 		p.GoTo("#/link/mine", "#link-problem", "Unreadable response")
 		Eval[any](p, "void location.reload()")
-		p.AwaitTrue(find("#form") + "?.checkVisibility() && " + find("#title") + `.value === ""`)
+		p.AwaitTrue("Boolean(" + find("#link-edit") + "?.checkVisibility())")
+		p.edit()
+		p.AwaitTrue(find("#title") + `.value === ""`)
 		p.Fill("#title", "typed")
 	}
 }
@@ -695,7 +697,7 @@ func TestErrorPages(t *testing.T) {
 		"/expired+": {410, "This link has expired"},
 		"/disabled": {410, "This link is disabled"},
 		"/deleted":  {410, "This link has been deleted"},
-		"/live+":    {200, "This link leads to"},
+		"/live+":    {200, "example.com"},
 	} {
 		if status := p.Open(s.url + target); status != want.status || p.Text("h1") != want.says {
 			t.Errorf("%s: %d %s", target, status, p.Text("h1"))
@@ -732,7 +734,7 @@ func TestBehindAPath(t *testing.T) {
 		t.Errorf("the QR code says %q", got)
 	}
 	p.Go(func() { p.Click("#preview") })
-	p.Await("h1", "This link leads to")
+	p.Await(".eyebrow", "leads to")
 	styled := `document.styleSheets.length === 1 && document.styleSheets[0].cssRules.length > 50 ` +
 		`&& [...document.images].every((i) => i.naturalWidth > 0)`
 	p.AwaitTrue(styled)

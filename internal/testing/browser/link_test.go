@@ -107,7 +107,7 @@ func TestManageManyLinks(t *testing.T) {
 	p.GoTo("#/keys", "#keys-title", "API keys")
 	p.GoTo("#/new", "#many-title", "Many links")
 	p.Click("#many-go")
-	p.Await("#many-says", "249 links made, 1 not: correct them above.")
+	p.Await("#many-says", "249 links made. Fix the 1 left above.")
 	p.Await("#many-failed", "ftp://example.com/wrong: ")
 	if got := p.Value("#many-urls"); got != "ftp://example.com/wrong" {
 		t.Errorf("in the field is %q", got)
@@ -144,8 +144,8 @@ func TestManageCharts(t *testing.T) {
 	p := s.manage(t, key)
 	p.GoTo("#/link/clicked", "#stats-body", "news.example")
 	if top := Eval[bool](p, find("#form")+`.compareDocumentPosition(`+find("#stats")+
-		`) === Node.DOCUMENT_POSITION_FOLLOWING`); !top {
-		t.Error("editing does not come before clicks")
+		`) === Node.DOCUMENT_POSITION_PRECEDING`); !top {
+		t.Error("clicks do not come before editing")
 	}
 	if got := p.Text(".dimensions"); !strings.Contains(got, "75%") || !strings.Contains(got, "25%") {
 		t.Errorf("no percentages in %s", got)

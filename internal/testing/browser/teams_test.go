@@ -82,7 +82,7 @@ func TestManageLinksOfAGroup(t *testing.T) {
 	ada.wantFocus("owner")
 	ada.Await("#claims", "Owner: the group ops & co")
 	names := strings.Join(ada.tour("an empty list of a group"), ", ")
-	const order = "Links, All clicks, API keys, Import, export, owner, New link, claims-keep"
+	const order = "Links, Statistics, API keys, Import, export, owner, New link, claims-keep"
 	if !strings.Contains(names, order) {
 		t.Errorf("the order is %s", names)
 	}
@@ -126,21 +126,21 @@ func TestManageLinksOfAGroup(t *testing.T) {
 	bob.Await("#list-count", "2 links")
 	bob.Check("a list of a group")
 	bob.Fill("#q", "hand")
-	bob.Await("#list-count", "1 link")
+	bob.Await("#list-count", "1 match")
 	bob.Click("#list-rows .what > a")
-	bob.AwaitTrue(find("#form") + ".checkVisibility()")
+	bob.edit()
 	bob.Fill("#title", "The handbook")
 	bob.Fill("#new-tag", "team,")
 	bob.Press(kb.Enter)
 	bob.Await("#toast", "Saved")
 	bob.Click("#link-back") // to the filtered list
-	bob.Await("#list-count", "1 link")
+	bob.Await("#list-count", "1 match")
 	if got := bob.Value("#q") + " of " + bob.Value("#owner"); got != "hand of "+ops {
 		t.Errorf("back in the list he sees %s", got)
 	}
 	bob.Click("#list-rows .tag")
 	bob.AwaitTrue(`location.hash.endsWith("tag=team")`)
-	bob.Await("#list-count", "1 link") // of the group still
+	bob.Await("#list-count", "1 match") // of the group still
 
 	// Somebody outside the group is refused, and somebody without any group is shown nothing new.
 	eve := chromium.New(t)
@@ -173,7 +173,7 @@ func TestManageLinksOfAGroup(t *testing.T) {
 	if got := Eval[string](ada, "location.hash"); got != "#/clicks" {
 		t.Errorf("her own clicks are at %s", got)
 	}
-	ada.GoTo("#/?order=24h", "#list-empty", "Nobody has clicked one of these links")
+	ada.GoTo("#/?order=24h", "#list-empty", "No clicks in the last 24 hours")
 	ada.choose("#owner", ops)
 	ada.Await("#list-rows", "/handbook")
 	ada.Click("#list-rows .what > a")
@@ -188,7 +188,7 @@ func TestManageLinksOfAGroup(t *testing.T) {
 	// Keys.
 	ada.Click(`#tabs [href^="#/keys"]`)
 	ada.Await("#keys-empty", "No keys yet")
-	ada.Await("#key-new", "empty: in a year, the most for a group's key")
+	ada.Await("#key-new", "Leave empty for a year, the most for a group's key")
 	ada.to("#key-name")
 	ada.Press("for the wiki" + kb.Enter)
 	ada.Await("#new-key", "it is not shown again")
@@ -200,7 +200,7 @@ func TestManageLinksOfAGroup(t *testing.T) {
 	ada.Await("#keys-rows", "by you")
 	ada.choose("#owner", "")
 	ada.Await("#keys-empty", "No keys yet")
-	ada.Await("#key-new", "empty: never")
+	ada.Await("#key-new", "Leave empty for never")
 	bob.GoTo("#/keys?owner="+strings.ReplaceAll(ops, "&", "%26"), "#keys-rows", "by "+s.host+"|ada")
 	if got := bob.Text("#keys-rows"); strings.Contains(got, "by you") {
 		t.Errorf("he sees Ada's key as %s", got)
@@ -239,7 +239,7 @@ func TestManageLinksOfAGroup(t *testing.T) {
 	admin.Click(`#tabs [href^="#/?"]`)
 	admin.Await("#list-count", "link")
 	admin.choose("#order", "24h")
-	admin.Await("#list-empty", "Nobody has clicked")
+	admin.Await("#list-empty", "No clicks in the last")
 	admin.Fill("#owner", "")
 	admin.Await("#list-rows", "/handbook") // of everybody
 	admin.Click(`#tabs [href="#/keys"]`)
@@ -262,7 +262,7 @@ func TestManageGiveALink(t *testing.T) {
 	p.wantFocus("longUrl")
 	p.Press("https://example.com/mine" + kb.Tab + "mine" + kb.Enter)
 	p.Await("#link-about", "owner: you")
-	p.AwaitTrue(find("#form") + ".checkVisibility()")
+	p.edit()
 	p.Fill("#title", "typed")
 	p.to("#give summary")
 	p.Press(" ")
@@ -305,7 +305,7 @@ func TestManageGiveALink(t *testing.T) {
 
 	// Somebody else in the group has changed it meanwhile.
 	p.Click("#list-rows .what > a")
-	p.AwaitTrue(find("#form") + ".checkVisibility()")
+	p.edit()
 	s.as(t, adminKey, "PATCH", "/api/links/mine", `{"tags":["new"]}`)
 	p.Click("#give summary")
 	p.Click("#give-ask")
@@ -540,7 +540,7 @@ func TestManageTakedown(t *testing.T) {
 		t.Errorf("it still says %s", got)
 	}
 	p.GoTo("#/link/off", "#link-state", "Live")
-	p.AwaitTrue(find("#form") + ".checkVisibility()")
+	p.edit()
 	p.Fill("#title", "Mine again")
 	p.Press(kb.Enter)
 	p.Await("#toast", "Saved")

@@ -31,10 +31,9 @@ type Links interface {
 	// is set. Errors: those of change, link.ErrBlocked, link.ErrNotFound, link.ErrConflict.
 	Edit(ctx context.Context, a link.Name, once bool,
 		change func(link.Link) (link.Link, error)) (link.Link, error)
-	// EditAll edits several links; change gets the index of the alias. If err is not nil, nothing
+	// EditAll makes several edits, those of the same link in their order. If err is not nil, nothing
 	// was done.
-	EditAll(ctx context.Context, aliases []link.Name,
-		change func(i int, l link.Link) (link.Link, error)) (errs []error, err error)
+	EditAll(ctx context.Context, edits []link.Edit) (edited []link.EditResult, err error)
 	// List returns up to limit links of an owner that keep accepts, newest first, from a position
 	// on. One call reads at most 1,000 links, so it may return fewer than there are. Error:
 	// link.ErrPosition.

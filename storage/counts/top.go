@@ -89,17 +89,23 @@ func (c *Clicks) Top(ctx context.Context, owner string, domain *link.Domain, win
 	return links, counts, p.asOf, nil
 }
 
-// linkOfOwner reads a link, from the cache if there is one. owner "": of any owner. The result has
-// no alias if the link is deleted, or is not the owner's.
-func (c *Clicks) linkOfOwner(ctx context.Context, a link.Name, owner string) (link.Link, error) {
-	l, err := c.config.Links.Cached(ctx, a)
-	switch {
-	case errors.Is(err, link.ErrNotFound), errors.Is(err, link.ErrDamaged):
-		return link.Link{}, nil
-	case err == nil && (!l.DeletedAt.IsZero() || owner != "" && l.Owner != owner):
-		return link.Link{}, nil
+// linkOfOwner reads a link from its table. owner "": of any owner. The result has no alias if the
+// link is deleted, or is not the owner's; the cache, if there is one, knows of most such links.
+func (c *Clicks) linkOfOwner(ctx context.Context, a link.Name, owner string) (l link.Link,
+	err error) {
+	for _, read := range []func(context.Context, link.Name) (link.Link, error){
+		c.config.Links.Cached, c.config.Links.Current} {
+		l, err = read(ctx, a)
+		switch {
+		case errors.Is(err, link.ErrNotFound), errors.Is(err, link.ErrDamaged):
+			return link.Link{}, nil
+		case err != nil:
+			return link.Link{}, err
+		case !l.DeletedAt.IsZero(), owner != "" && l.Owner != owner:
+			return link.Link{}, nil
+		}
 	}
-	return l, err
+	return l, nil
 }
 
 // candidate is a link that may be among the top ones.

@@ -84,6 +84,9 @@ type Clicks interface {
 	// clicks within a window, as of a time. Error: clicks.ErrComputing until they are counted.
 	Top(ctx context.Context, owner string, domain *link.Domain, window clicks.Window,
 		limit int) (links []link.Link, counts []int64, asOf time.Time, err error)
+	// InWindow returns what each of the links has had within a window, of which only Clicks is
+	// known. Error: clicks.ErrComputing.
+	InWindow(ctx context.Context, links []link.Link, window clicks.Window) ([]clicks.Total, error)
 	// Service returns the totals of all links together. They may be a minute old.
 	Service(ctx context.Context) (clicks.Total, error)
 }

@@ -121,6 +121,29 @@ func TestTopLinks(t *testing.T) {
 					test.window, got, test.want)
 			}
 		}
+		// The same for some links, also for deleted ones, but not for earlier links with the alias.
+		var some []link.Link
+		for _, a := range []link.Name{"edge", "again", "deleted", "fresh", "bots", "old", "steady"} {
+			l, err := s.Read(ctx, a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			some = append(some, l)
+		}
+		for window, want := range map[clicks.Window]string{
+			clicks.LastDay:   "[11 1 900 0 0 0 10]",
+			clicks.LastWeek:  "[1012 1 900 0 0 9 110]",
+			clicks.LastMonth: "[11012 1 900 0 0 29 110]",
+		} {
+			totals, err := s.Clicks.InWindow(ctx, some, window)
+			var counts []int64
+			for _, total := range totals {
+				counts = append(counts, total.Clicks)
+			}
+			if got := fmt.Sprint(counts); err != nil || got != want {
+				t.Errorf("%s: in %s: got %s, %v, want %s", when, window, got, err, want)
+			}
+		}
 		if err := rollUp(ctx, r, s); err != nil {
 			t.Fatal(err)
 		}
@@ -365,6 +388,9 @@ func TestTopLinksThatTakeLong(t *testing.T) {
 			link.ErrUnavailable) {
 			t.Errorf("%q: got %v", owner, err)
 		}
+	}
+	if _, err := s.Clicks.InWindow(ctx, nil, clicks.LastDay); !errors.Is(err, clicks.ErrComputing) {
+		t.Errorf("in a window: got %v", err)
 	}
 	left, leave := context.WithCancel(ctx)
 	leave()

@@ -26,7 +26,7 @@ type recorded struct {
 	clicked map[link.Name][]clicked
 	created int
 
-	top     error                           // the error of Top and InWindow, if they are to have one
+	top     error                           // the error of Top and InWindow, if there is to be one
 	totals  func(ctx context.Context) error // called by Totals, which returns its error
 	totaled []int                           // how many links each call of Totals was for
 }

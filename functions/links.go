@@ -214,8 +214,8 @@ type callerEdit struct {
 	version string // that Change got
 }
 
-// editFor returns an edit that changes a link only if it is the caller's and has one of the expected
-// tags; nil: any.
+// editFor returns an edit that changes a link only if it is the caller's and has one of the tags
+// that are expected; nil: any.
 func editFor(who access.Caller, a link.Name, expected *etags, change changeFunc) *callerEdit {
 	e := &callerEdit{who: who}
 	e.Edit = link.Edit{Name: a, Once: expected != nil, Change: func(l link.Link) (link.Link,

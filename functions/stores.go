@@ -31,8 +31,8 @@ type Links interface {
 	// is set. Errors: those of change, link.ErrBlocked, link.ErrNotFound, link.ErrConflict.
 	Edit(ctx context.Context, a link.Name, once bool,
 		change func(link.Link) (link.Link, error)) (link.Link, error)
-	// EditAll makes several edits, those of the same link in their order. If err is not nil, nothing
-	// was done.
+	// EditAll makes several edits, those of one link in their order. If err is not nil, nothing was
+	// done.
 	EditAll(ctx context.Context, edits []link.Edit) (edited []link.EditResult, err error)
 	// List returns up to limit links of an owner that keep accepts, newest first, from a position
 	// on. One call reads at most 1,000 links, so it may return fewer than there are. Error:

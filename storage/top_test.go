@@ -123,7 +123,8 @@ func TestTopLinks(t *testing.T) {
 		}
 		// The same for some links, also for deleted ones, but not for earlier links with the alias.
 		var some []link.Link
-		for _, a := range []link.Name{"edge", "again", "deleted", "fresh", "bots", "old", "steady"} {
+		for _, a := range []link.Name{"edge", "again", "deleted", "fresh", "bots", "old",
+			"steady"} {
 			l, err := s.Read(ctx, a)
 			if err != nil {
 				t.Fatal(err)
@@ -189,7 +190,8 @@ func TestTopLinksFromMemory(t *testing.T) {
 	}
 	all.Wait()
 	// One pass for all of them, which looks for yesterday in its month; and ann's list. The links
-	// that are shown are read each time. The cache takes a moment to have what was read to find them.
+	// that are shown are read each time. The cache takes a moment to have what was read to find
+	// them.
 	if names, queries, gets := r.callsOf("QueryTables"), r.callsOf("QueryEntities"),
 		r.callsOf("GetEntity"); names != 1 || queries != 2*16+1 || gets < 10*3 || gets > 2*10*3 {
 		t.Errorf("%d lists of tables, %d queries and %d reads of links, want 1, 33 and 30 to 60",

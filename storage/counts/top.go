@@ -84,8 +84,8 @@ func (c *Clicks) Top(ctx context.Context, owner string, domain *link.Domain, win
 	return links, counts, p.asOf, nil
 }
 
-// InWindow returns what each of some links has had in a window, of which it knows only the clicks of
-// people. It counts as Top does, and has the same errors.
+// InWindow returns what each of some links has had in a window. It knows only the clicks of people,
+// counts as Top does, and has the same errors.
 func (c *Clicks) InWindow(ctx context.Context, links []link.Link, window clicks.Window) (
 	[]clicks.Total, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
@@ -103,8 +103,8 @@ func (c *Clicks) InWindow(ctx context.Context, links []link.Link, window clicks.
 	return totals, nil
 }
 
-// passOf returns the result of a pass that is fresh enough, or waits for one until ctx ends. Errors:
-// link.ErrUnavailable, clicks.ErrComputing.
+// passOf returns the result of a pass that is fresh enough, or waits for one until ctx ends. Its
+// errors are those of Top.
 func (c *Clicks) passOf(ctx context.Context, window clicks.Window) (*pass, error) {
 	p, err := c.passes.get(ctx, string(window), c.config, func(ctx context.Context) (*pass, error) {
 		return c.pass(ctx, window)

@@ -14,18 +14,38 @@ import (
 	"tiney/internal/link"
 )
 
-// bulkResponse is the response of POST /api/links/bulk.
+// bulkResponse is the response of POST and PATCH /api/links/bulk.
 type bulkResponse struct {
 	Results []struct {
 		Status        int
+		ETag          string
 		Link, Problem json.RawMessage
 	}
+}
+
+// statuses returns the statuses of the results, with a blank behind each.
+func (b bulkResponse) statuses() (all string) {
+	for _, result := range b.Results {
+		all += fmt.Sprint(result.Status, " ")
+	}
+	return all
 }
 
 // bulk sends links with the credentials of who, and returns the results.
 func (r *rig) bulk(who string, links ...string) bulkResponse {
 	r.t.Helper()
-	w := r.as(who, "POST", "/api/links/bulk", `{"links":[`+strings.Join(links, ",")+`]}`)
+	return r.inBulk(who, "POST", links...)
+}
+
+// bulkEdit is bulk for edits.
+func (r *rig) bulkEdit(who string, edits ...string) bulkResponse {
+	r.t.Helper()
+	return r.inBulk(who, "PATCH", edits...)
+}
+
+func (r *rig) inBulk(who, method string, links ...string) bulkResponse {
+	r.t.Helper()
+	w := r.as(who, method, "/api/links/bulk", `{"links":[`+strings.Join(links, ",")+`]}`)
 	var got bulkResponse
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 ||
 		len(got.Results) != len(links) || w.Header().Get("Cache-Control") != "no-store" {
@@ -157,17 +177,11 @@ func TestBulkInAnOutage(t *testing.T) {
 	for i := range 10 {
 		links = append(links, fmt.Sprintf(`{"longUrl":"https://example.com/%d"}`, i))
 	}
-	statuses := func(got bulkResponse) (all string) {
-		for _, result := range got.Results {
-			all += fmt.Sprint(result.Status, " ")
-		}
-		return all
-	}
 	synctest.Test(t, func(t *testing.T) {
 		r := newSlowRig(t, 3*time.Second) // for the look-up of the key, and for each link
 		for _, status := range []string{"201 ", "200 "} {
 			begun := time.Now()
-			got := statuses(r.bulk("ann", links...))
+			got := r.bulk("ann", links...).statuses()
 			if took := time.Since(begun); got != strings.Repeat(status, 6)+
 				strings.Repeat("503 ", 4) || took != 21*time.Second {
 				t.Errorf("slow: got %s after %v", got, took)
@@ -177,7 +191,7 @@ func TestBulkInAnOutage(t *testing.T) {
 	r := newRig(t)
 	r.fake.Fail(fmt.Errorf("a cause: %w", link.ErrUnavailable))
 	got := r.bulk("ann", links[0], `{"longUrl":"no"}`)
-	if statuses(got) != "503 400 " ||
+	if got.statuses() != "503 400 " ||
 		!strings.Contains(string(got.Results[0].Problem), "/problems/storage-unavailable") ||
 		strings.Contains(string(got.Results[0].Problem), "cause") ||
 		strings.Count(r.log.String(), "a cause") != 1 {
@@ -185,7 +199,8 @@ func TestBulkInAnOutage(t *testing.T) {
 	}
 }
 
-// A link may have the alias "bulk", like the path of this call.
+// A link may have the alias "bulk", like the path of these calls. It is edited by its name with its
+// domain.
 func TestALinkCalledBulk(t *testing.T) {
 	r := newRig(t)
 	for _, a := range []link.Name{"bulk", "BULK"} {
@@ -195,9 +210,14 @@ func TestALinkCalledBulk(t *testing.T) {
 			!strings.Contains(w.Body.String(), `"alias":"`+string(a)+`"`) {
 			t.Errorf("%s: got %d %s", a, w.Code, w.Body)
 		}
-		if w := r.as("ann", "PATCH", path, `{"title":"T"}`); w.Code != 200 ||
+		wantProblem(t, r.as("ann", "PATCH", path, `{"title":"T"}`), 400, "body", "title")
+		if w := r.as("ann", "PATCH", path+"@tiney.to", `{"title":"T"}`); w.Code != 200 ||
 			!strings.Contains(w.Body.String(), `"alias":"`+string(a)+`"`) {
 			t.Errorf("%s: got %d %s", a, w.Code, w.Body)
+		}
+		if got := r.bulkEdit("ann", `{"alias":"`+string(a)+`","title":"U"}`); got.statuses() !=
+			"200 " || !strings.Contains(string(got.Results[0].Link), `"title":"U"`) {
+			t.Errorf("%s: got %+v", a, got)
 		}
 		if w := r.as("ann", "POST", path+"/",
 			`{"links":[{"longUrl":"https://example.com/new"}]}`); w.Code != 200 ||

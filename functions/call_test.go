@@ -77,6 +77,16 @@ func (s slowStore) Edit(ctx context.Context, a link.Name, once bool,
 	return s.Store.Edit(ctx, a, once, change)
 }
 
+func (s slowStore) EditAll(ctx context.Context, edits []link.Edit) ([]link.EditResult, error) {
+	if len(edits) == 0 {
+		return nil, nil
+	}
+	if err := s.call(ctx); err != nil {
+		return nil, err
+	}
+	return s.Store.EditAll(ctx, edits)
+}
+
 func (s slowStore) List(ctx context.Context, owner, after string, limit int,
 	keep func(link.Link) bool) ([]link.Link, string, error) {
 	if err := s.call(ctx); err != nil {

@@ -77,6 +77,7 @@ var apiRoutes = map[string]string{
 	"GET /api/links":                    "owners",
 	"GET /api/links/abcdef":             "holders",
 	"POST /api/links/bulk":              "owners",
+	"PATCH /api/links/bulk":             "owners",
 	"PATCH /api/links/abcdef":           "owners",
 	"DELETE /api/links/abcdef":          "holders",
 	"POST /api/links/abcdef/restore":    "holders",

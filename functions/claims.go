@@ -69,8 +69,9 @@ func (s *service) claim(c *call) (any, error) {
 		Result claimResult `json:"result"`
 	}
 	all := make([]claimed, len(body.Claims))
-	var aliases []link.Name
-	var of []int // the index in body.Claims of each alias
+	var edits []link.Edit
+	var of []*claimResult // of each edit
+	now := s.Now()
 	for i, one := range body.Claims {
 		all[i] = claimed{one.Alias, string(s.Rules.DomainName("")), claimGone}
 		if one.Domain != nil {
@@ -81,32 +82,35 @@ func (s *service) claim(c *call) (any, error) {
 			continue
 		}
 		all[i].Domain = string(s.Rules.DomainName(d))
-		if a, ok := link.ParseAlias(one.Alias); ok && !a.Reserved() {
-			aliases, of = append(aliases, d.Name(a)), append(of, i)
+		a, ok := link.ParseAlias(one.Alias)
+		if !ok || a.Reserved() {
+			continue
 		}
+		result := &all[i].Result
+		of = append(of, result)
+		edits = append(edits, link.Edit{Name: d.Name(a), Change: func(l link.Link) (link.Link,
+			error) {
+			switch state := l.State(now); {
+			case l.Owner == owner, c.who.Is(l.Owner):
+				*result = claimYours
+			case l.Owner != "" || !holds(access.Hash(one.Token), l):
+				*result = claimInvalid
+			case state != link.StateLive: // an owner could enable again what an admin has disabled
+				*result = claimGone
+			default:
+				*result = claimDone
+				return l.Claimed(actor(c.who, l), owner, one.KeepExpiry, now), nil
+			}
+			return l, errNotClaimed
+		}})
 	}
-	now := s.Now()
-	errs, err := s.Links.EditAll(c.ctx, aliases, func(i int, l link.Link) (link.Link, error) {
-		one, result := body.Claims[of[i]], &all[of[i]].Result
-		switch state := l.State(now); {
-		case l.Owner == owner, c.who.Is(l.Owner):
-			*result = claimYours
-		case l.Owner != "" || !holds(access.Hash(one.Token), l):
-			*result = claimInvalid
-		case state != link.StateLive: // an owner could enable again what an admin has disabled
-			*result = claimGone
-		default:
-			*result = claimDone
-			return l.Claimed(actor(c.who, l), owner, one.KeepExpiry, now), nil
-		}
-		return l, errNotClaimed
-	})
+	edited, err := s.Links.EditAll(c.ctx, edits)
 	if err != nil {
 		return nil, err
 	}
 	var failed error
-	for i, err := range errs {
-		result := &all[of[i]].Result
+	for i, e := range edited {
+		err, result := e.Err, of[i]
 		switch {
 		case err == nil:
 			s.Metrics.LinkClaimed.Add(1)

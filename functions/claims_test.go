@@ -136,11 +136,9 @@ type failing struct {
 	with error
 }
 
-func (f failing) EditAll(ctx context.Context, aliases []link.Name,
-	change func(int, link.Link) (link.Link, error)) ([]error, error) {
-	last := len(aliases) - 1
-	errs, err := f.Store.EditAll(ctx, aliases[:last], change)
-	return append(errs, f.with), err
+func (f failing) EditAll(ctx context.Context, edits []link.Edit) ([]link.EditResult, error) {
+	edited, err := f.Store.EditAll(ctx, edits[:len(edits)-1])
+	return append(edited, link.EditResult{Err: f.with}), err
 }
 
 // If storage fails in the middle, the call fails and can be repeated.

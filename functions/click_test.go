@@ -26,7 +26,7 @@ type recorded struct {
 	clicked map[link.Name][]clicked
 	created int
 
-	top     error                           // the error of Top, if it is to have one
+	top     error                           // the error of Top and InWindow, if there is to be one
 	totals  func(ctx context.Context) error // called by Totals, which returns its error
 	totaled []int                           // how many links each call of Totals was for
 }
@@ -72,6 +72,14 @@ func (r *recorded) Top(ctx context.Context, owner string, d *link.Domain, window
 		return nil, nil, time.Time{}, r.top
 	}
 	return r.Clicks.Top(ctx, owner, d, window, limit)
+}
+
+func (r *recorded) InWindow(ctx context.Context, links []link.Link, window clicks.Window) (
+	[]clicks.Total, error) {
+	if r.top != nil {
+		return nil, r.top
+	}
+	return r.Clicks.InWindow(ctx, links, window)
 }
 
 const (

@@ -5,6 +5,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"tiney/internal/access"
 	"tiney/internal/link"
 )
 
@@ -37,21 +38,30 @@ func (s *service) editLink(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	change, err := s.patching(c.who, request)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.changeLink(c, change)
+	return s.viewVersion(l), err
+}
+
+// patching returns the change that a caller asks for.
+func (s *service) patching(who access.Caller, request editRequest) (changeFunc, error) {
 	patch, err := request.patch()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := ownerFor(c.who, patch.Owner); err != nil {
+	if _, err := ownerFor(who, patch.Owner); err != nil {
 		return nil, err
 	}
 	now := s.Now()
-	l, err := s.changeLink(c, func(l link.Link) (link.Link, error) {
-		by := actor(c.who, l)
+	return func(l link.Link) (link.Link, error) {
+		by := actor(who, l)
 		// An admin who disables a link and gives it to somebody else takes it down.
-		by.Own = by.Own && (patch.Owner == nil || c.who.Is(*patch.Owner))
+		by.Own = by.Own && (patch.Owner == nil || who.Is(*patch.Owner))
 		return s.Rules.Edit(l, patch, by, now)
-	})
-	return s.viewVersion(l), err
+	}, nil
 }
 
 // patch returns the changes that the request asks for. A null removes the title, the tags or the

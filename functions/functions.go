@@ -171,6 +171,7 @@ func (s *service) all() []route {
 	for _, to := range []route{
 		{pattern: "GET /api/links", serve: s.owners(s.listLinks)},
 		{pattern: "POST /api/links/bulk", serve: s.owners(s.bulk), limit: manyTime},
+		{pattern: "PATCH /api/links/bulk", serve: s.owners(s.bulkEdit), limit: manyTime},
 		{pattern: "GET /api/links/{alias}", serve: s.holders(s.readLink)},
 		{pattern: "PATCH /api/links/{alias}", serve: s.owners(s.editLink)},
 		{pattern: "DELETE /api/links/{alias}", serve: s.holders(s.deleteLink)},

@@ -162,54 +162,83 @@ func (s *service) linkHistory(c *call) (any, error) {
 
 // deleteLink handles DELETE /api/links/{alias}.
 func (s *service) deleteLink(c *call) (any, error) {
-	now := s.Now()
-	_, err := s.changeLink(c, func(l link.Link) (link.Link, error) {
-		return l.Deleted(actor(c.who, l), now)
-	})
+	_, err := s.changeLink(c, s.deleting(c.who))
 	return nil, err
 }
 
 // restoreLink handles POST /api/links/{alias}/restore.
 func (s *service) restoreLink(c *call) (any, error) {
-	now := s.Now()
-	l, err := s.changeLink(c, func(l link.Link) (link.Link, error) {
-		return l.Restored(actor(c.who, l), s.DeletedKeep, now)
-	})
+	l, err := s.changeLink(c, s.restoring(c.who))
 	return s.viewVersion(l), err
+}
+
+// changeFunc returns what a link is to become.
+type changeFunc func(link.Link) (link.Link, error)
+
+func (s *service) deleting(who access.Caller) changeFunc {
+	now := s.Now()
+	return func(l link.Link) (link.Link, error) { return l.Deleted(actor(who, l), now) }
+}
+
+func (s *service) restoring(who access.Caller) changeFunc {
+	now := s.Now()
+	return func(l link.Link) (link.Link, error) {
+		return l.Restored(actor(who, l), s.DeletedKeep, now)
+	}
 }
 
 // changeLink edits the link in the path of a call, if it is the caller's and matches If-Match. It
 // returns the link after the edit.
-func (s *service) changeLink(
-	c *call, change func(link.Link) (link.Link, error),
-) (link.Link, error) {
+func (s *service) changeLink(c *call, change changeFunc) (link.Link, error) {
 	a, err := s.nameIn(c.r)
 	if err != nil {
 		return link.Link{}, err
 	}
-	lines := c.r.Header.Values("If-Match")
-	expected := etags{any: true}
-	if lines != nil {
-		if expected, err = parseETags(lines); err != nil {
+	var expected *etags
+	if lines := c.r.Header.Values("If-Match"); lines != nil {
+		tags, err := parseETags(lines)
+		if err != nil {
 			return link.Link{}, err
 		}
+		expected = &tags
 	}
-	read := "" // the version that change got
-	l, err := s.Links.Edit(c.ctx, a, lines != nil, func(l link.Link) (link.Link, error) {
-		read = l.Version
-		if err := permit(c.who, l); err != nil {
+	e := editFor(c.who, a, expected, change)
+	l, err := s.Links.Edit(c.ctx, a, e.Once, e.Change)
+	return s.edited(e, link.EditResult{Link: l, Err: err})
+}
+
+// callerEdit is an edit for a caller.
+type callerEdit struct {
+	link.Edit
+	who     access.Caller
+	version string // that Change got
+}
+
+// editFor returns an edit that changes a link only if it is the caller's and has one of the tags
+// that are expected; nil: any.
+func editFor(who access.Caller, a link.Name, expected *etags, change changeFunc) *callerEdit {
+	e := &callerEdit{who: who}
+	e.Edit = link.Edit{Name: a, Once: expected != nil, Change: func(l link.Link) (link.Link,
+		error) {
+		e.version = l.Version
+		if err := permit(who, l); err != nil {
 			return l, err
 		}
-		if !expected.match(etagOf(l.Version)) {
+		if expected != nil && !expected.match(etagOf(l.Version)) {
 			return l, preconditionProblem
 		}
 		return change(l)
-	})
-	if lines != nil && errors.Is(err, link.ErrConflict) {
+	}}
+	return e
+}
+
+// edited returns the outcome of an edit for its caller, and counts it.
+func (s *service) edited(e *callerEdit, r link.EditResult) (link.Link, error) {
+	if e.Once && errors.Is(r.Err, link.ErrConflict) {
 		return link.Link{}, preconditionProblem // it matched, and has changed since
 	}
-	if err == nil && l.Version != read {
+	if r.Err == nil && r.Link.Version != e.version {
 		s.Metrics.LinkEdited.Add(1)
 	}
-	return l, hideDamage(c.who, err)
+	return r.Link, hideDamage(e.who, r.Err)
 }

@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"tiney/internal/clicks"
 	"tiney/internal/link"
 )
 
@@ -18,6 +20,17 @@ const wrongCursor = "cursor must be the nextCursor of a list with the same " +
 
 // wantLive asks for live links, as the parameter state.
 const wantLive = "live"
+
+// maxSearched is how many of an owner's links are searched for tags, or put in another order.
+const maxSearched = 1000
+
+// The orders of a list, besides those by clicks within a window.
+const (
+	orderNewest = "newest"
+	orderOldest = "oldest"
+	orderEnds   = "ends"
+	orderClicks = "clicks" // of all time
+)
 
 // totalsTime is how long a list waits for the totals of its links. After that, it comes without
 // them.
@@ -42,13 +55,24 @@ func (s *service) listLinks(c *call) (any, error) {
 			string(link.StateExpired), string(link.StateDisabled), string(link.StateDeleted))
 	}
 	limit := query.integer("limit", 50, 1, 100)
+	order := query.oneOf("order", slices.Concat(
+		[]string{orderNewest, orderOldest, orderEnds, orderClicks}, windows)...)
 	withClicks := query.oneOf("clicks", "false", "true") == "true"
-	after, ok := f.position(query.text("cursor"))
-	if !ok {
+	cursor := query.text("cursor")
+	after, ok := f.position(cursor)
+	switch {
+	case order != orderNewest && cursor != "":
+		query.wrong("cursor", "cursor goes with the order newest only: the other orders have the "+
+			"first links and no further page.")
+	case !ok:
 		query.wrong("cursor", wrongCursor)
 	}
 	if err := query.err(); err != nil {
 		return nil, err
+	}
+	most := limit
+	if order != orderNewest {
+		most = maxSearched
 	}
 	var (
 		found    []link.Link
@@ -61,7 +85,7 @@ func (s *service) listLinks(c *call) (any, error) {
 		searched = len(found)
 	} else {
 		keep := f.keep(s.Now())
-		found, next, err = s.Links.List(c.ctx, f.owner, after, limit, func(l link.Link) bool {
+		found, next, err = s.Links.List(c.ctx, f.owner, after, most, func(l link.Link) bool {
 			searched++
 			return keep(l)
 		})
@@ -74,31 +98,97 @@ func (s *service) listLinks(c *call) (any, error) {
 		return nil, err
 	}
 	page := struct {
-		Items    []linkView `json:"items"`
-		Next     *string    `json:"nextCursor"`
-		Searched int        `json:"searched"`
-	}{Items: make([]linkView, len(found)), Searched: searched}
-	for i, l := range found {
-		page.Items[i] = s.viewLink(l)
+		Items    []any   `json:"items"`
+		Next     *string `json:"nextCursor"`
+		Searched int     `json:"searched"`
+		Complete *bool   `json:"complete,omitzero"` // nil in the order newest
+	}{Searched: searched}
+	switch {
+	case order != orderNewest:
+		page.Complete = new(next == "")
+	case next != "":
+		page.Next = new(f.cursor(next))
 	}
-	if withClicks {
+	links, totals, err := s.inOrder(c.ctx, found, order, limit)
+	if err != nil {
+		return nil, err
+	}
+	inWindow := slices.Contains(windows, order)
+	withClicks = !inWindow && (withClicks || order == orderClicks)
+	if withClicks && totals == nil {
 		ctx, cancel := context.WithTimeout(c.ctx, totalsTime)
-		totals, err := s.Clicks.Totals(ctx, found)
+		totals, err = s.Clicks.Totals(ctx, links)
 		cancel()
 		if err != nil && !errors.Is(err, link.ErrUnavailable) {
 			return nil, err
 		}
-		for i := range page.Items {
-			page.Items[i].clicksView = new(clicksView)
-			if err == nil {
-				page.Items[i].clicksView = viewTotal(totals[i])
-			}
-		}
 	}
-	if next != "" {
-		page.Next = new(f.cursor(next))
+	page.Items = make([]any, len(links))
+	for i, l := range links {
+		v := s.viewLink(l)
+		switch {
+		case inWindow:
+			page.Items[i] = clicked{v, totals[i].Clicks}
+			continue
+		case withClicks && err != nil:
+			v.clicksView = new(clicksView)
+		case withClicks:
+			v.clicksView = viewTotal(totals[i])
+		}
+		page.Items[i] = v
 	}
 	return page, nil
+}
+
+// inOrder returns the first links in an order, and if that is by clicks, what they have had in the
+// time that it goes by. Links that are equal stay newest first.
+func (s *service) inOrder(ctx context.Context, found []link.Link, order string, limit int) (
+	links []link.Link, totals []clicks.Total, err error) {
+	switch order {
+	case orderNewest:
+		return found, nil, nil
+	case orderOldest:
+		slices.SortStableFunc(found, func(a, b link.Link) int {
+			return a.CreatedAt.Compare(b.CreatedAt)
+		})
+		return found[:min(limit, len(found))], nil, nil
+	case orderEnds:
+		slices.SortStableFunc(found, func(a, b link.Link) int {
+			return compareEnds(a.ExpiresAt, b.ExpiresAt)
+		})
+		return found[:min(limit, len(found))], nil, nil
+	case orderClicks:
+		totals, err = s.Clicks.Totals(ctx, found)
+	default:
+		totals, err = s.Clicks.InWindow(ctx, found, clicks.Window(order))
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	type counted struct {
+		link  link.Link
+		total clicks.Total
+	}
+	all := make([]counted, len(found))
+	for i := range all {
+		all[i] = counted{found[i], totals[i]}
+	}
+	slices.SortStableFunc(all, func(a, b counted) int {
+		return cmp.Compare(b.total.Clicks, a.total.Clicks)
+	})
+	all = all[:min(limit, len(all))]
+	for i, l := range all {
+		found[i], totals[i] = l.link, l.total
+	}
+	return found[:len(all)], totals[:len(all)], nil
+}
+
+// compareEnds compares the ends of links. Never, which is zero, is the last.
+func compareEnds(a, b time.Time) int {
+	if a.IsZero() || b.IsZero() {
+		a, b = b, a
+	}
+	return a.Compare(b)
 }
 
 // listAlias returns the link with this name, or none if f excludes it. all: it may be any owner's.

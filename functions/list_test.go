@@ -1,6 +1,7 @@
 package functions_test
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"tiney/internal/clicks"
 	"tiney/internal/link"
 )
 
@@ -350,4 +352,159 @@ func TestTags(t *testing.T) {
 	}
 	r.fake.Fail(link.ErrUnavailable)
 	wantProblem(t, r.as("ann", "GET", "/api/tags", ""), 503, "storage-unavailable", "")
+}
+
+// ordered is a list in an order.
+type ordered struct {
+	Items []struct {
+		Alias        string
+		Clicks, Bots *int64
+		LastAt       *string `json:"lastClickAtUtc"`
+	}
+	Next     *string `json:"nextCursor"`
+	Searched int
+	Complete *bool
+}
+
+// aliases returns the aliases of the list, each with its clicks if it has them.
+func (o ordered) aliases() string {
+	var all []string
+	for _, l := range o.Items {
+		if l.Clicks != nil {
+			l.Alias += fmt.Sprint(":", *l.Clicks)
+		}
+		all = append(all, l.Alias)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestOrdersOfAList(t *testing.T) {
+	r := newRig(t)
+	now := r.clock.Now()
+	for i, of := range []struct {
+		alias   link.Name
+		ends    time.Duration // 0: never
+		clicked map[int]int   // how often on this many days before
+		before  int64         // clicks of another service
+	}{
+		{"first", 3 * time.Hour, map[int]int{0: 1, 3: 5}, 0},
+		{"second", 0, map[int]int{20: 9}, 0},
+		{"third", time.Hour, nil, 0},
+		{"fourth", 0, map[int]int{0: 1, 20: 3}, 0},
+		{"fifth", 3 * time.Hour, map[int]int{0: 3}, 8},
+		{"sixth", 0, nil, 0},
+		{"deleted", time.Minute, map[int]int{0: 10}, 0},
+	} {
+		l := link.Link{Name: of.alias, Owner: "ann", Before: link.Count{Clicks: of.before},
+			LongURL: "https://example.com/" + string(of.alias), Tags: []string{"odd"},
+			CreatedAt: now.AddDate(0, 0, -30).Add(time.Duration(i) * time.Second)}
+		if i%2 == 1 {
+			l.Tags = []string{"even"}
+		}
+		if of.ends > 0 {
+			l.ExpiresAt = now.Add(of.ends)
+		}
+		if of.alias == "deleted" {
+			l.DeletedAt = now
+		}
+		r.fake.Put(l)
+		for days, n := range of.clicked {
+			for range n {
+				r.clicks.Click(l, clicker(now.AddDate(0, 0, -days), "192.0.2.1", "a.example"))
+			}
+		}
+	}
+	r.fake.Put(link.Link{Name: "bobs", Owner: "bob", LongURL: "https://example.com/bob"})
+	for query, want := range map[string]string{
+		"order=newest":                     "sixth fifth fourth third second first",
+		"order=oldest":                     "first second third fourth fifth sixth",
+		"order=ends":                       "third fifth first sixth fourth second",
+		"order=clicks":                     "fifth:11 second:9 first:6 fourth:4 sixth:0 third:0",
+		"order=24h":                        "fifth:3 fourth:1 first:1 sixth:0 third:0 second:0",
+		"order=7d":                         "first:6 fifth:3 fourth:1 sixth:0 third:0 second:0",
+		"order=30d":                        "second:9 first:6 fourth:4 fifth:3 sixth:0 third:0",
+		"order=oldest&limit=2":             "first second",
+		"order=clicks&limit=2":             "fifth:11 second:9",
+		"order=7d&limit=1&clicks=true":     "first:6",
+		"order=clicks&clicks=false":        "fifth:11 second:9 first:6 fourth:4 sixth:0 third:0",
+		"order=ends&clicks=true&limit=2":   "third:0 fifth:11",
+		"order=oldest&tag=even":            "second fourth sixth",
+		"order=30d&q=f+com":                "first:6 fourth:4 fifth:3",
+		"order=ends&state=deleted":         "deleted",
+		"order=24h&state=deleted":          "deleted:10",
+		"order=clicks&q=tiney.to/fifth":    "fifth:11",
+		"order=7d&q=tiney.to/bobs":         "",
+		"order=oldest&domain=go.example":   "",
+		"order=oldest&cursor=&owner=ann":   "first second third fourth fifth sixth",
+		"order=newest&clicks=true&limit=1": "sixth:0",
+	} {
+		var got ordered
+		w := r.as("ann", "GET", "/api/links?"+query, "")
+		err := json.Unmarshal(w.Body.Bytes(), &got)
+		newest := strings.Contains(query, "newest")
+		if w.Code != 200 || err != nil || got.aliases() != want || got.Items == nil ||
+			(got.Complete == nil) != newest || !newest && (!*got.Complete || got.Next != nil) {
+			t.Errorf("%s: got %d %s, %v\nwant %s", query, w.Code, w.Body, err, want)
+		}
+		allTime := strings.Contains(query, "order=clicks") || strings.Contains(query,
+			"clicks=true") && !strings.Contains(query, "order=7d")
+		if want != "" && strings.Contains(w.Body.String(), "lastClickAtUtc") != allTime {
+			t.Errorf("%s: got %s", query, w.Body)
+		}
+	}
+	got, _ := r.list("admin", url.Values{"order": {"oldest"}, "owner": {"bob"}})
+	if fmt.Sprint(got) != "[bobs]" {
+		t.Errorf("an admin sees %v", got)
+	}
+	if got, _ := r.list("admin", url.Values{"order": {"7d"}}); got != nil {
+		t.Errorf("an admin has %v", got)
+	}
+	tool, _ := r.calls("ann", "listLinks", `{"order":"ends","limit":1}`)
+	if items, _ := tool.StructuredContent["items"].([]any); len(items) != 1 ||
+		items[0].(map[string]any)["alias"] != "third" ||
+		tool.StructuredContent["complete"] != true {
+		t.Errorf("the tool: %+v", tool)
+	}
+	_, cursor := r.list("ann", url.Values{"limit": {"1"}})
+	if got, _ := r.list("ann", url.Values{"order": {"newest"}, "cursor": {cursor},
+		"limit": {"1"}}); fmt.Sprint(got) != "[fifth]" {
+		t.Errorf("the next page is %v", got)
+	}
+	for query, field := range map[string]string{
+		"order=": "order", "order=Newest": "order", "order=1h": "order",
+		"order=7d&order=7d": "order", "order=oldest&cursor=" + cursor: "cursor",
+		"order=7d&cursor=x": "cursor",
+	} {
+		wantProblem(t, r.as("ann", "GET", "/api/links?"+query, ""), 400, "parameter", field)
+	}
+	r.clicks.top = fmt.Errorf("%w: %w", clicks.ErrComputing, link.ErrUnavailable)
+	wantProblem(t, r.as("ann", "GET", "/api/links?order=24h", ""), 503, "computing", "")
+	r.clicks.totals = func(context.Context) error { return link.ErrUnavailable }
+	wantProblem(t, r.as("ann", "GET", "/api/links?order=clicks", ""), 503, "storage-unavailable",
+		"")
+}
+
+// Links that are not among the newest 1,000 are in no order.
+func TestOrdersOfManyLinks(t *testing.T) {
+	r := newRig(t)
+	now := r.clock.Now()
+	put := func(i int) {
+		r.fake.Put(link.Link{Name: link.Name(fmt.Sprintf("l%04d", i)), Owner: "ann",
+			LongURL: "https://example.com/", CreatedAt: now.Add(-time.Duration(i) * time.Second)})
+	}
+	for i := range 1000 {
+		put(i)
+	}
+	for _, complete := range []bool{true, false} {
+		for _, order := range []string{"oldest", "ends", "clicks", "24h"} {
+			var got ordered
+			w := r.as("ann", "GET", "/api/links?limit=1&order="+order, "")
+			first := map[bool]string{true: "l0999", false: "l0000"}[order == "oldest"]
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got.Items) != 1 ||
+				got.Items[0].Alias != first || got.Searched != 1000 || *got.Complete != complete {
+				t.Errorf("%s: got %d %s, %v", order, w.Code, w.Body, err)
+			}
+		}
+		put(1000)
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"tiney/internal/access"
+	"tiney/internal/clicks"
 	"tiney/internal/link"
 	"tiney/internal/pages"
 )
@@ -209,6 +210,7 @@ var problems = []struct {
 	{link.ErrNotDeleted, notDeletedProblem},
 	{link.ErrAliasTaken, aliasTakenProblem},
 	{link.ErrAliasesTaken, aliasesTakenProblem},
+	{clicks.ErrComputing, computingProblem},
 	{link.ErrUnavailable, unavailableProblem},
 }
 

@@ -3,7 +3,6 @@ package functions
 import (
 	"context"
 	"encoding/csv"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -288,11 +287,19 @@ func writeSeries(w http.ResponseWriter, series []bucket) {
 	out.Flush()
 }
 
+// windows are the times that links may be ordered by the clicks of.
+var windows = []string{string(clicks.LastDay), string(clicks.LastWeek), string(clicks.LastMonth)}
+
+// clicked is a link and its clicks within a window.
+type clicked struct {
+	linkView
+	Clicks int64 `json:"clicks"`
+}
+
 // topLinks handles GET /api/stats/top.
 func (s *service) topLinks(c *call) (any, error) {
 	query := parametersOf(c.r)
-	window := query.oneOf("window",
-		string(clicks.LastDay), string(clicks.LastWeek), string(clicks.LastMonth))
+	window := query.oneOf("window", windows...)
 	limit := query.integer("limit", 10, 1, 100)
 	d := s.domainFilter(&query)
 	owner := query.owner(c.who)
@@ -303,15 +310,8 @@ func (s *service) topLinks(c *call) (any, error) {
 		return nil, err
 	}
 	links, counts, asOf, err := s.Clicks.Top(c.ctx, owner, d, clicks.Window(window), limit)
-	switch {
-	case errors.Is(err, clicks.ErrComputing):
-		return nil, computingProblem
-	case err != nil:
+	if err != nil {
 		return nil, err
-	}
-	type clicked struct {
-		linkView
-		Clicks int64 `json:"clicks"` // within the window
 	}
 	items := make([]clicked, len(links))
 	for i, l := range links {

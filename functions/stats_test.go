@@ -470,14 +470,17 @@ func TestClicksOfSomeLinks(t *testing.T) {
 	}
 }
 
+// Top links are whole links, although a cache has them without their titles and tags.
 func TestTopLinks(t *testing.T) {
-	r := newRig(t)
+	r := newRigOn(t, withCache)
 	now := r.clock.Now()
 	owners := []string{"ann", "bob", "ann", "ann"}
 	for i, owner := range owners {
 		l := link.Link{Name: link.Name(fmt.Sprint("top", i)),
-			LongURL: "https://example.com/?<" + owner, Owner: owner}
+			LongURL: "https://example.com/?<" + owner, Owner: owner, UpdatedAt: now,
+			Title: "Top " + fmt.Sprint(i), Tags: []string{"print"}}
 		r.fake.Put(l)
+		r.fake.Cache(l.Name)
 		at := now.AddDate(0, 0, []int{0, -3, -3, -20}[i])
 		for range 4 - i {
 			r.clicks.Click(l, clicker(at, "192.0.2.1", "a.example"))
@@ -488,10 +491,10 @@ func TestTopLinks(t *testing.T) {
 		for i, n := range links {
 			items[i] = fmt.Sprintf(`{"alias":"top%d","domain":"tiney.to",`+
 				`"shortUrl":"https://tiney.to/top%[1]d","longUrl":"https://example.com/?<%s",`+
-				`"createdAtUtc":null,"expiresAtUtc":null,"updatedAtUtc":null,"statusCode":302,`+
+				`"createdAtUtc":null,"expiresAtUtc":null,"updatedAtUtc":%[4]q,"statusCode":302,`+
 				`"forward":[],"disabled":false,"shared":false,"locked":false,`+
-				`"deletedAtUtc":null,"title":null,"tags":[],"owner":%[2]q,"clicks":%[3]d}`, n,
-				owners[n], 4-n)
+				`"deletedAtUtc":null,"title":"Top %[1]d","tags":["print"],"owner":%[2]q,`+
+				`"clicks":%[3]d}`, n, owners[n], 4-n, now.Format(time.RFC3339))
 		}
 		return fmt.Sprintf(`{"window":%q,"asOfUtc":%q,"items":[%s]}`, window,
 			now.Format(time.RFC3339), strings.Join(items, ","))
@@ -511,6 +514,11 @@ func TestTopLinks(t *testing.T) {
 			w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: got %d %v %s\nwant %s", request, w.Code, w.Header(), got, want)
 		}
+	}
+	tool, _ := r.calls("ann", "getTopLinks", `{"window":"7d"}`)
+	if items, _ := tool.StructuredContent["items"].([]any); len(items) != 2 ||
+		items[1].(map[string]any)["title"] != "Top 2" {
+		t.Errorf("the tool: %+v", tool)
 	}
 	for query, field := range map[string]string{
 		"window=1h": "window", "window=": "window", "window=7D": "window",

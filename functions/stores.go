@@ -31,10 +31,9 @@ type Links interface {
 	// is set. Errors: those of change, link.ErrBlocked, link.ErrNotFound, link.ErrConflict.
 	Edit(ctx context.Context, a link.Name, once bool,
 		change func(link.Link) (link.Link, error)) (link.Link, error)
-	// EditAll edits several links; change gets the index of the alias. If err is not nil, nothing
-	// was done.
-	EditAll(ctx context.Context, aliases []link.Name,
-		change func(i int, l link.Link) (link.Link, error)) (errs []error, err error)
+	// EditAll makes several edits, those of one link in their order. If err is not nil, nothing was
+	// done.
+	EditAll(ctx context.Context, edits []link.Edit) (edited []link.EditResult, err error)
 	// List returns up to limit links of an owner that keep accepts, newest first, from a position
 	// on. One call reads at most 1,000 links, so it may return fewer than there are. Error:
 	// link.ErrPosition.
@@ -85,6 +84,9 @@ type Clicks interface {
 	// clicks within a window, as of a time. Error: clicks.ErrComputing until they are counted.
 	Top(ctx context.Context, owner string, domain *link.Domain, window clicks.Window,
 		limit int) (links []link.Link, counts []int64, asOf time.Time, err error)
+	// InWindow returns what each of the links has had within a window, of which only Clicks is
+	// known. Error: clicks.ErrComputing.
+	InWindow(ctx context.Context, links []link.Link, window clicks.Window) ([]clicks.Total, error)
 	// Service returns the totals of all links together. They may be a minute old.
 	Service(ctx context.Context) (clicks.Total, error)
 }

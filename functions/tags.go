@@ -7,9 +7,6 @@ import (
 	"tiney/internal/link"
 )
 
-// maxTagLinks is how many of an owner's links are searched for tags.
-const maxTagLinks = 1000
-
 // taggedLinks is a tag, spelled as on the newest link that has it, and how many links have it.
 type taggedLinks struct {
 	Tag   string `json:"tag"`
@@ -25,7 +22,7 @@ func (s *service) listTags(c *call) (any, error) {
 	}
 	tags := []taggedLinks{}
 	at := map[string]int{}
-	_, next, err := s.Links.List(c.ctx, owner, "", maxTagLinks, func(l link.Link) bool {
+	_, next, err := s.Links.List(c.ctx, owner, "", maxSearched, func(l link.Link) bool {
 		if !l.DeletedAt.IsZero() {
 			return false
 		}

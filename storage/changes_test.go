@@ -442,7 +442,7 @@ func TestMoreChangesThanAPageHolds(t *testing.T) {
 		r.Put(r.State, rawtables.Entity{"PartitionKey": "change|" +
 			r.clock.Now().UTC().Format("200601021504"), "RowKey": "00|" + string(a)})
 	}
-	if _, err := other.EditAll(ctx, []link.Name{"one"}, func(_ int, l link.Link) (link.Link,
+	if _, err := editAll(ctx, other, []link.Name{"one"}, func(_ int, l link.Link) (link.Link,
 		error) {
 		l.LongURL = url2
 		return l, nil
@@ -631,7 +631,7 @@ func TestTheTableOfChangesIsMissing(t *testing.T) {
 	for name, do := range map[string]doing{
 		"one change": setURL(url2),
 		"several": func(ctx context.Context, r *rig, s *storage.Links) error {
-			_, err := s.EditAll(ctx, []link.Name{"one", "two"}, func(_ int,
+			_, err := editAll(ctx, s, []link.Name{"one", "two"}, func(_ int,
 				l link.Link) (link.Link, error) {
 				l.LongURL = url2
 				return l, nil
@@ -676,7 +676,7 @@ func TestEditsThatWereAnnouncedTooLongAgo(t *testing.T) {
 			r.clock.Advance(table.Timeout + time.Second)
 		}
 	})
-	errs, err := s.EditAll(ctx, []link.Name{"one", "one"}, func(i int, l link.Link) (link.Link,
+	errs, err := editAll(ctx, s, []link.Name{"one", "one"}, func(i int, l link.Link) (link.Link,
 		error) {
 		l.Title = fmt.Sprint("title ", i)
 		return l, nil

@@ -45,18 +45,17 @@ func (s *Links) Edit(ctx context.Context, a link.Name, once bool,
 	return e.edit(ctx, a, change)
 }
 
-// EditAll edits several links as Edit does, and announces all of them first. change gets the index
-// of the link. An alias may be there more than once. EditAll returns the error of each edit, or one
-// error if it did nothing at all. All edits together take at most as long as one Edit, because
-// other processes look for an announcement for about a minute only.
-func (s *Links) EditAll(ctx context.Context, aliases []link.Name,
-	change func(i int, l link.Link) (link.Link, error)) ([]error, error) {
+// EditAll edits several links as Edit does, and announces all of them first. Edits of the same link
+// come one after the other, in their order. EditAll returns the outcome of each edit, or an error
+// if it did nothing at all. All edits together take at most as long as one Edit, because other
+// processes look for an announcement for about a minute only.
+func (s *Links) EditAll(ctx context.Context, edits []link.Edit) ([]link.EditResult, error) {
 	until, ctx, cancel := s.config.startWrite(ctx)
 	defer cancel()
-	aliases = slices.Clone(aliases)
-	if err := concurrent.Each(ctx, len(aliases), concurrent.InRequest, func(ctx context.Context,
+	aliases := make([]link.Name, len(edits))
+	if err := concurrent.Each(ctx, len(edits), concurrent.InRequest, func(ctx context.Context,
 		i int) (err error) {
-		aliases[i], err = s.resolve(ctx, aliases[i])
+		aliases[i], err = s.resolve(ctx, edits[i].Name)
 		return err
 	}); err != nil {
 		return nil, err
@@ -74,18 +73,16 @@ func (s *Links) EditAll(ctx context.Context, aliases []link.Name,
 			return nil, err
 		}
 	}
-	errs := make([]error, len(aliases))
+	edited := make([]link.EditResult, len(edits))
 	var all errgroup.Group
 	all.SetLimit(editConcurrency)
 	for _, name := range names {
 		a := link.Name(name)
 		all.Go(func() error {
 			for _, i := range at[a] {
-				errs[i] = concurrent.Safely(func() error {
-					e := &editing{s: s, until: until, announced: true}
-					_, err := e.edit(ctx, a, func(l link.Link) (link.Link, error) {
-						return change(i, l)
-					})
+				edited[i].Err = concurrent.Safely(func() (err error) {
+					e := &editing{s: s, until: until, once: edits[i].Once, announced: true}
+					edited[i].Link, err = e.edit(ctx, a, edits[i].Change)
 					return err
 				})
 			}
@@ -93,7 +90,7 @@ func (s *Links) EditAll(ctx context.Context, aliases []link.Name,
 		})
 	}
 	_ = all.Wait()
-	return errs, nil
+	return edited, nil
 }
 
 // errOverwritten means that it cannot be known whether a write was applied, since the link was

@@ -188,6 +188,41 @@ func testEdits(t *testing.T, start starter) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	})
+	t.Run("several edits have a result each, and those of a link their order", func(t *testing.T) {
+		s, _, want := start(t)
+		one := s.create(t, owned(want(url, 0), "a")).Name
+		two := s.create(t, owned(want(url+"2", 0), "a")).Name
+		add := func(title string) func(link.Link) (link.Link, error) {
+			return func(l link.Link) (link.Link, error) { l.Title += title; return l, nil }
+		}
+		crossed := func(title string) func(link.Link) (link.Link, error) {
+			calls := 0
+			return func(l link.Link) (link.Link, error) {
+				if calls++; calls == 1 {
+					edit(t, s, two, func(l *link.Link) { l.Tags = append(l.Tags, title) })
+				}
+				l.Title += title
+				return l, nil
+			}
+		}
+		got, err := s.EditAll(t.Context(), []link.Edit{{Name: one, Change: add("a")},
+			{Name: two, Change: crossed("b")}, {Name: one, Once: true, Change: add("c")},
+			{Name: two, Once: true, Change: crossed("d")}, {Name: two, Change: add("")}})
+		if err != nil || len(got) != 5 || !errors.Is(got[3].Err, link.ErrConflict) {
+			t.Fatalf("got %+v, %v", got, err)
+		}
+		for i, title := range map[int]string{0: "a", 1: "b", 2: "ac", 4: "b"} {
+			if got[i].Err != nil || got[i].Link.Title != title {
+				t.Errorf("%d: got %+v", i, got[i])
+			}
+		}
+		for i, name := range map[int]link.Name{2: one, 4: two} {
+			if now, err := s.Read(t.Context(), name); err != nil ||
+				now.Version != got[i].Link.Version {
+				t.Errorf("%s: got %+v, %v, want %+v", name, now, err, got[i].Link)
+			}
+		}
+	})
 	t.Run("a link of another URL is found by that", func(t *testing.T) {
 		s, _, want := start(t)
 		l := s.create(t, owned(want(url+"old", 0), "a"))
@@ -374,7 +409,7 @@ func testEdits(t *testing.T, start starter) {
 			t.Fatal(err)
 		}
 		refused, twice := errors.New("refused"), errors.New("claimed twice")
-		errs, err := s.EditAll(t.Context(), []link.Name{a[0], s.name("nobody"), a[1], a[0],
+		errs, err := editAll(t.Context(), s, []link.Name{a[0], s.name("nobody"), a[1], a[0],
 			a[2]}, func(i int, l link.Link) (link.Link, error) {
 			switch {
 			case i == 2:
@@ -420,11 +455,30 @@ func testEdits(t *testing.T, start starter) {
 	})
 	t.Run("edits of no links at all", func(t *testing.T) {
 		s, _, _ := start(t)
-		errs, err := s.EditAll(context.Background(), nil, func(int, link.Link) (link.Link, error) {
+		errs, err := editAll(context.Background(), s, nil, func(int, link.Link) (link.Link, error) {
 			panic("called")
 		})
 		if err != nil || len(errs) != 0 {
 			t.Errorf("got %v, %v", errs, err)
 		}
 	})
+}
+
+// editAll edits several links by the same function, which gets the index of the edit, and returns
+// the errors of the edits.
+func editAll(ctx context.Context, s interface {
+	EditAll(ctx context.Context, edits []link.Edit) ([]link.EditResult, error)
+}, names []link.Name, change func(i int, l link.Link) (link.Link, error)) ([]error, error) {
+	edits := make([]link.Edit, len(names))
+	for i, name := range names {
+		edits[i] = link.Edit{Name: name, Change: func(l link.Link) (link.Link, error) {
+			return change(i, l)
+		}}
+	}
+	edited, err := s.EditAll(ctx, edits)
+	errs := make([]error, len(edited))
+	for i := range edited {
+		errs[i] = edited[i].Err
+	}
+	return errs, err
 }

@@ -92,7 +92,7 @@ var (
 
 func claim(owner string, keepExpiry bool) func(context.Context, *rig, *storage.Links) error {
 	return func(ctx context.Context, r *rig, s *storage.Links) error {
-		errs, err := s.EditAll(ctx, []link.Name{"one"}, func(_ int, l link.Link) (link.Link,
+		errs, err := editAll(ctx, s, []link.Name{"one"}, func(_ int, l link.Link) (link.Link,
 			error) {
 			if l.Owner != "" || l.State(r.clock.Now()) != link.StateLive {
 				return l, nil

@@ -306,7 +306,7 @@ func TestClaimsOfTwoOwnersAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for _, owner := range []string{"a", "b"} {
 		all.Go(func() {
-			errs, err := s.EditAll(ctx, aliases, func(_ int, l link.Link) (link.Link, error) {
+			errs, err := editAll(ctx, s, aliases, func(_ int, l link.Link) (link.Link, error) {
 				if l.Owner != "" {
 					return l, errNotMine
 				}

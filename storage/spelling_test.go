@@ -151,7 +151,7 @@ func TestSpellings(t *testing.T) {
 	}
 	var mu sync.Mutex
 	edits := map[link.Name]int{}
-	if errs, err := s.EditAll(ctx, []link.Name{"Docs", "DOCS", "docs", "dOcS", "none"},
+	if errs, err := editAll(ctx, s, []link.Name{"Docs", "DOCS", "docs", "dOcS", "none"},
 		func(_ int, l link.Link) (link.Link, error) {
 			mu.Lock()
 			defer mu.Unlock()

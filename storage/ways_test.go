@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,8 +26,7 @@ type links interface {
 	Import(ctx context.Context, links []link.Link) []link.Imported
 	Edit(ctx context.Context, a link.Name, once bool, change func(link.Link) (link.Link,
 		error)) (link.Link, error)
-	EditAll(ctx context.Context, aliases []link.Name, change func(i int, l link.Link) (link.Link,
-		error)) (errs []error, err error)
+	EditAll(ctx context.Context, edits []link.Edit) ([]link.EditResult, error)
 	List(ctx context.Context, owner, after string, limit int,
 		keep func(link.Link) bool) (links []link.Link, next string, err error)
 	Reap(ctx context.Context) (link.ReapResult, error)
@@ -168,11 +168,10 @@ func (s shouting) Edit(ctx context.Context, a link.Name, once bool,
 	return s.Links.Edit(ctx, shout(a), once, change)
 }
 
-func (s shouting) EditAll(ctx context.Context, aliases []link.Name,
-	change func(int, link.Link) (link.Link, error)) ([]error, error) {
-	var names []link.Name
-	for _, a := range aliases {
-		names = append(names, shout(a))
+func (s shouting) EditAll(ctx context.Context, edits []link.Edit) ([]link.EditResult, error) {
+	edits = slices.Clone(edits)
+	for i := range edits {
+		edits[i].Name = shout(edits[i].Name)
 	}
-	return s.Links.EditAll(ctx, names, change)
+	return s.Links.EditAll(ctx, edits)
 }

@@ -15,6 +15,22 @@ type Patch struct {
 	Owner      *string // Edit does not check whether the actor may name it
 }
 
+// Edit is one of several edits.
+type Edit struct {
+	Name Name
+	// Once: if another edit comes between, give up.
+	Once bool
+	// Change returns what the link is to become. It may be called more than once, unless Once is
+	// set.
+	Change func(Link) (Link, error)
+}
+
+// EditResult is what became of an Edit.
+type EditResult struct {
+	Link Link
+	Err  error // nil: it was edited
+}
+
 // Actor is who changes a link.
 type Actor struct {
 	By    string // the owner who acts; "": the holder of the link's claim token

@@ -8,8 +8,9 @@ const root = new URL("../", import.meta.url);
 // name of that and the URL of the default one. schemes are those that owners may use besides http.
 export const { default: defaultDomain, domain, main, schemes } = document.querySelector("main").dataset;
 
-// nameOf returns the name of a link in paths. isName matches such names.
-export const nameOf = ({ alias, domain }) => (domain && domain !== defaultDomain ? `${alias}@${domain}` : alias);
+// nameOf returns the name of a link in paths. isName matches such names. The path with "bulk" alone
+// is that of many edits.
+export const nameOf = ({ alias, domain }) => (domain && (domain !== defaultDomain || /^bulk$/i.test(alias)) ? `${alias}@${domain}` : alias);
 export const isName = /^[\w-]{1,100}(@[a-z0-9._:[\]-]{1,259})?$/;
 export const isToken = /^tnc_\w{43}$/;
 

@@ -45,12 +45,7 @@ func (c *Clicks) Top(ctx context.Context, owner string, domain *link.Domain, win
 	limit int) (links []link.Link, counts []int64, asOf time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
-	p, err := c.passes.get(ctx, string(window), c.config, func(ctx context.Context) (*pass, error) {
-		return c.pass(ctx, window)
-	})
-	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("%w: %w", clicks.ErrComputing, err)
-	}
+	p, err := c.passOf(ctx, window)
 	if err != nil {
 		return nil, nil, asOf, err
 	}
@@ -89,17 +84,54 @@ func (c *Clicks) Top(ctx context.Context, owner string, domain *link.Domain, win
 	return links, counts, p.asOf, nil
 }
 
-// linkOfOwner reads a link, from the cache if there is one. owner "": of any owner. The result has
-// no alias if the link is deleted, or is not the owner's.
-func (c *Clicks) linkOfOwner(ctx context.Context, a link.Name, owner string) (link.Link, error) {
-	l, err := c.config.Links.Cached(ctx, a)
-	switch {
-	case errors.Is(err, link.ErrNotFound), errors.Is(err, link.ErrDamaged):
-		return link.Link{}, nil
-	case err == nil && (!l.DeletedAt.IsZero() || owner != "" && l.Owner != owner):
-		return link.Link{}, nil
+// InWindow returns what each of some links has had in a window. It knows only the clicks of people,
+// counts as Top does, and has the same errors.
+func (c *Clicks) InWindow(ctx context.Context, links []link.Link, window clicks.Window) (
+	[]clicks.Total, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
+	defer cancel()
+	p, err := c.passOf(ctx, window)
+	if err != nil {
+		return nil, err
 	}
-	return l, err
+	totals := make([]clicks.Total, len(links))
+	for i, l := range links {
+		if of, ok := p.clicksOf(string(l.Name)); ok && of.from == clicks.DayOf(l.CountedFrom) {
+			totals[i].Clicks = int64(of.clicks)
+		}
+	}
+	return totals, nil
+}
+
+// passOf returns the result of a pass that is fresh enough, or waits for one until ctx ends. Its
+// errors are those of Top.
+func (c *Clicks) passOf(ctx context.Context, window clicks.Window) (*pass, error) {
+	p, err := c.passes.get(ctx, string(window), c.config, func(ctx context.Context) (*pass, error) {
+		return c.pass(ctx, window)
+	})
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", clicks.ErrComputing, err)
+	}
+	return p, err
+}
+
+// linkOfOwner reads a link from its table. owner "": of any owner. The result has no alias if the
+// link is deleted, or is not the owner's; the cache, if there is one, knows of most such links.
+func (c *Clicks) linkOfOwner(ctx context.Context, a link.Name, owner string) (l link.Link,
+	err error) {
+	for _, read := range []func(context.Context, link.Name) (link.Link, error){
+		c.config.Links.Cached, c.config.Links.Current} {
+		l, err = read(ctx, a)
+		switch {
+		case errors.Is(err, link.ErrNotFound), errors.Is(err, link.ErrDamaged):
+			return link.Link{}, nil
+		case err != nil:
+			return link.Link{}, err
+		case !l.DeletedAt.IsZero(), owner != "" && l.Owner != owner:
+			return link.Link{}, nil
+		}
+	}
+	return l, nil
 }
 
 // candidate is a link that may be among the top ones.

@@ -24,6 +24,7 @@ func everyCall(t *testing.T) (calls []call) {
 	bodies := map[string]string{
 		"shorten": `{` + link + `}`, "editLink": `{` + link + `}`,
 		"bulkShorten":  `{"links":[{` + link + `}]}`,
+		"bulkEdit":     `{"links":[{"alias":"abc",` + link + `}]}`,
 		"claimLinks":   `{"claims":[{"alias":"abc","claimToken":"tnc_` + secret + `"}]}`,
 		"importLinks":  `{"alias":"abc",` + link + `}`,
 		"createApiKey": `{"name":"x","owner":"ann"}`,

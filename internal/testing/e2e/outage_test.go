@@ -323,8 +323,9 @@ func TestEveryCallWhileStorageHangs(t *testing.T) {
 	n := newNetwork(t, s.proxy().Ports())
 	p := s.standalone(n.connectionString())
 	awaitReady(t, p.url)
-	ann := owner(t, p.url, "ann")
+	ann, bob := owner(t, p.url, "ann"), owner(t, p.url, "bob")
 	ann.must(200, "GET", "/api/me", "") // so that the key is cached
+	bob.must(200, "GET", "/api/me", "")
 	n.impaired.Store(int32(frozen))
 	time.Sleep(1100 * time.Millisecond) // readiness is known for a second
 	idle := []string{"showHome", "showManagePage", "getAsset", "getFavicon", "getRobots", "getQrCode",
@@ -334,8 +335,10 @@ func TestEveryCallWhileStorageHangs(t *testing.T) {
 		all.Go(func() {
 			token, limit := adminKey, 6*time.Second
 			switch c.name {
-			case "bulkShorten":
-				token, limit = ann.token, 26*time.Second // one of these at a time is an owner's
+			case "bulkShorten": // one of these at a time is an owner's
+				token, limit = ann.token, 26*time.Second
+			case "bulkEdit":
+				token, limit = bob.token, 26*time.Second
 			case "importLinks":
 				limit = 26 * time.Second
 			}

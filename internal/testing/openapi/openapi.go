@@ -168,7 +168,8 @@ func (d *Document) Check(r *http.Request, sent []byte, status int, header http.H
 			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}}
 	if known && status < 300 {
 		if b := operation.RequestBody; b != nil && (sent == nil || b.Value.Content["*/*"] != nil ||
-			slices.Contains([]string{"bulkShorten", "claimLinks"}, operation.OperationID)) {
+			slices.Contains([]string{"bulkShorten", "bulkEdit", "claimLinks"},
+				operation.OperationID)) {
 			// Either the body is not known, or the response reports what is wrong with a part of
 			// it.
 			input.Options.ExcludeRequestBody = true

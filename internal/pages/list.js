@@ -11,6 +11,7 @@ let links = [];
 let cursor = null; // where the list continues; null: it has ended
 let searched = 0; // how many links were looked at for the list
 let loaded = null; // the filters of the list that is shown
+let complete = true; // the list has all links, and not only the newest ones
 let asOf = null; // when the clicks were counted that the list is ordered by; null: by age
 let turn = 0; // only the response to the last request is shown
 let adding = false; // more rows are on their way
@@ -44,9 +45,11 @@ export function showList(_, query) {
   if (loaded !== String(query) || links.length <= screenful) load(query); // otherwise more links were asked for, and stay
 }
 
-// offerFilters turns filters off that an order by clicks does not have.
+export const windows = { "24h": "24 hours", "7d": "7 days", "30d": "30 days" }; // of orders by clicks
+
+// offerFilters turns filters off that an order by the clicks of a time does not have.
 function offerFilters() {
-  for (const name of ["q", "tag", "state"]) filters.elements[name].disabled = filters.elements.order.value !== "";
+  for (const name of ["q", "tag", "state"]) filters.elements[name].disabled = filters.elements.order.value in windows;
 }
 
 // current returns the filters that are set. Commas separate tags.
@@ -96,10 +99,10 @@ async function load(query, more = false, focuses = false) {
   try {
     for (let found = 0; ;) {
       let page;
-      if (query.has("order")) {
+      if (query.get("order") in windows) {
         page = await byClicks(query, wanted);
       } else {
-        const asked = new URLSearchParams([...query, ["limit", more ? 100 : screenful], ...(fresh ? [] : [["cursor", cursor]])]);
+        const asked = new URLSearchParams([...query, ["limit", more || query.has("order") ? 100 : screenful], ...(fresh ? [] : [["cursor", cursor]])]);
         page = (await api("GET", `api/links?${asked}`, { has: "items" })).body;
       }
       if (mine !== turn) return;
@@ -141,6 +144,7 @@ function add(page, query, fresh) {
   cursor = page.nextCursor ?? null;
   loaded = String(query);
   asOf = page.asOfUtc ?? null;
+  complete = page.complete ?? true;
   if (fresh) list.replaceChildren(...rows);
   else list.append(...rows);
   list.hidden = byId("list-columns").hidden = links.length === 0;
@@ -160,13 +164,14 @@ function show(query) {
   byId("list-count").textContent = asOf ? `The ${count(links.length, "link")} with the most clicks, counted ${time(asOf)}. Filters are off in this order.`
     : stopped && cursor ? `${number(links.length)} found, ${number(searched)} searched`
     : cursor ? `${number(links.length)}+ ${word === "match" ? "matches" : "links"}`
+    : !complete ? `The first ${number(links.length)} of your newest 1,000 links`
     : links.length ? word === "match" ? `${number(links.length)} ${links.length === 1 ? "match" : "matches"}` : count(links.length, word) : "";
   const empty = byId("list-empty");
   empty.hidden = links.length > 0 || stopped && cursor;
   if (links.length) return;
   if (asOf) {
     byId("list-count").textContent = `Counted ${time(asOf)}`;
-    empty.replaceChildren(el("p", { textContent: `No clicks in the last ${{ "24h": "24 hours", "7d": "7 days", "30d": "30 days" }[query.get("order")]}.` }));
+    empty.replaceChildren(el("p", { textContent: `No clicks in the last ${windows[query.get("order")]}.` }));
   } else if (!String(query) || !me.admin && String(query) === String(new URLSearchParams({ owner: whose }))) {
     empty.replaceChildren(el("p", { textContent: whose ? `No links of ${ownerText(whose)} yet.` : me.admin
       ? "No links of your own yet. Name an owner above to see theirs, or search for a short URL to open anybody's."

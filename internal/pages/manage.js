@@ -1,7 +1,7 @@
 // The page /manage: chooses which view is shown.
 
 import { byId, claimable, isName, madeHere, say } from "./common.js";
-import { goBack, leaveList, showList } from "./list.js";
+import { goBack, leaveList, showList, windows } from "./list.js";
 import { el, part, prepare, style, wrong } from "./parts.js";
 import { called, choosy, groupOf, handed, look, me, offerEnd, offerSignIn, resume, session, signOut, takeDraft, takeHanded, to } from "./session.js";
 
@@ -56,7 +56,7 @@ async function route({ first = false, stays = false } = {}) {
   view(byId(at.section) ? at.section : "waiting");
   byId("owner-field").hidden = !at.owned || !choosy() || me.admin && name === "keys"; // admins see all keys
   if (at.owned && choosy()) look(asked.get("owner") ?? "");
-  byId("owner").placeholder = asked.has("order") ? "everybody" : "you";
+  byId("owner").placeholder = asked.get("order") in windows ? "everybody" : "you";
   document.title = `${name === "link" ? of : at.title} – ${byId("manage").dataset.name}`;
   const tabs = [...byId("tabs").children];
   const tab = tabs.find((a) => at === views[name] && a.hash.split("?")[0] === `#/${name}`) ?? tabs[0];

@@ -209,7 +209,7 @@ func TestStatisticsOfDays(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "TABLE_CONNECTION=memory")
 	p := s.manage(t, s.keyOf(t, "ada"))
-	p.GoTo("#/clicks", "#stats-title", "Clicks")
+	p.GoTo("#/clicks", "#stats-body", "No clicks")
 	p.choose("#stats-range", "free day")
 	p.AwaitTrue(find("#stats-from") + ".checkVisibility()")
 	if from, to := p.Value("#stats-from"), p.Value("#stats-to"); from == "" || to <= from {

@@ -124,7 +124,7 @@ func TestManageListByClicks(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "CLICKS_FLUSH_SECONDS=1")
 	key := s.keyOf(t, "ada")
-	s.put(t, key, "older", `,"tags":["a"]`)
+	s.put(t, key, "older", `,"tags":["a"],"expiresInSeconds":86400`)
 	s.put(t, key, "newer", "")
 	s.visit(t, "older", firefox, "")
 	testutil.Eventually(t, "the click is counted", func() bool {
@@ -149,6 +149,19 @@ func TestManageListByClicks(t *testing.T) {
 	p.AwaitTrue(find("#list-count") + `.textContent === "1 match"`)
 	if got := fmt.Sprint(p.shown()); got != "[newer]" {
 		t.Errorf("by age: %s", got)
+	}
+	// Other orders have all filters.
+	p.choose("#order", "clicks")
+	p.AwaitTrue(find("#list-rows .clicks") + `.textContent === "0 clicks"`)
+	if got := fmt.Sprint(p.shown()); got != "[newer]" {
+		t.Errorf("by all clicks, filtered: %s", got)
+	}
+	for _, order := range []string{"ends", "clicks"} {
+		p.GoTo("#/?order="+order, "#list-count", "2 links")
+		p.AwaitTrue(`document.querySelectorAll("#list-rows > li").length === 2`)
+		if got := fmt.Sprint(p.shown()); got != "[older newer]" {
+			t.Errorf("%s: %s", order, got)
+		}
 	}
 	// The former address.
 	p.GoTo("#/top", "#list-count", "with the most clicks")

@@ -25,14 +25,13 @@ import (
 	"tiney/internal/testing/azurite"
 	"tiney/storage"
 	"tiney/storage/counts"
-	"tiney/storage/table"
 	storagetable "tiney/storage/table"
 )
 
 // Tables are one set of tables.
 type Tables struct {
 	t    testing.TB
-	open func(name string) table.Table
+	open func(name string) storagetable.Table
 
 	connectionString string // "" in memory
 
@@ -59,7 +58,7 @@ func Open(t testing.TB, connectionString, prefix string) *Tables {
 }
 
 // On is Open with a function that opens tables.
-func On(t testing.TB, open func(name string) table.Table, prefix string) *Tables {
+func On(t testing.TB, open func(name string) storagetable.Table, prefix string) *Tables {
 	return &Tables{
 		t: t, open: open,
 		Links: prefix + "ShortUrls", Index: prefix + "UrlIndex", Expiry: prefix +

@@ -133,11 +133,16 @@ var assets = sync.OnceValue(func() map[string]Asset {
 // Gzip compresses a text.
 func Gzip(text string) string {
 	var zipped strings.Builder
-	w := gzip.NewWriter(&zipped)
+	w := zippers.Get().(*gzip.Writer)
+	defer zippers.Put(w)
+	w.Reset(&zipped)
 	_, _ = io.WriteString(w, text) // a Builder takes everything
 	_ = w.Close()
 	return zipped.String()
 }
+
+// zippers keeps writers, each of which takes 800 KB.
+var zippers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
 // rootFrom returns the relative reference that leads from a page at an escaped path, such as
 // "/a/b", to the service's root. All references in pages begin with it, because a proxy in front

@@ -3,12 +3,12 @@
 import { nameOf, Problem } from "./common.js";
 import { api } from "./session.js";
 
-export const pathOf = (link) => `api/links/${nameOf(link)}`;
+const pathOf = (link) => `api/links/${nameOf(link)}`;
 
 // unchanged returns the header by which a call does nothing if a link has changed since it was read.
 // A proxy may have dropped the tag of what was read. Then the link is read again, and has to be of
 // the same time.
-export async function unchanged({ headers, body }) {
+async function unchanged({ headers, body }) {
   let etag = headers.get("ETag");
   if (!etag) {
     const now = await api("GET", pathOf(body), { has: "shortUrl" });

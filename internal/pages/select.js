@@ -3,16 +3,14 @@
 import { bare, byId, nameOf, say } from "./common.js";
 import { changed } from "./list.js";
 import { count, el, fromField, part, split, wait } from "./parts.js";
-import { patch, pathOf, unchanged } from "./patch.js";
 import { api } from "./session.js";
 
 const most = 100; // links at once
-const atOnce = 4; // calls
 const tries = 5; // of a call that is to be repeated later
 
 let linksOf = () => []; // the links of the list
 let last = null; // the index of the row that was picked last
-let undoes = []; // what takes back what was done last, as pairs of a link and a function
+let undoes = []; // jobs that take back what was done last
 let running = false;
 let stopped = false;
 
@@ -87,45 +85,72 @@ function offer() {
     ?? byId("picked-what").selectedOptions[0].textContent;
 }
 
-// work calls each function, and waits where the service says so. It returns the failures, as pairs of
-// a link and a problem. After a stop, the rest is not called, and fails with no problem. A call that
-// read a link which then changed, with status 412, may be repeated if the function reads it again.
-async function work(jobs, repeated) {
+// send edits links in one call, as often as the service asks to wait. It returns the results, or null
+// if somebody stops.
+async function send(links) {
+  for (let n = 1; ; n++) {
+    try {
+      return (await api("PATCH", "api/links/bulk", { body: { links }, seconds: 40, has: "results" })).body.results;
+    } catch (problem) {
+      if (problem.status !== 429 && (problem.status !== 503 || n === tries)) throw problem;
+      await wait(problem.after, (text) => { byId("picked-says").textContent = text; }, () => stopped);
+      byId("picked-says").textContent = "";
+      if (stopped) return null;
+    }
+  }
+}
+
+// work does jobs, each of which is about a link. A job has an edit, or a plan, which gets the link as
+// it is now and returns an edit, or null if there is nothing to do. Its edit does nothing if the link
+// has changed since; then the plan is asked again. done gets the link as it was, and the tag of what
+// it became. work returns the failures, as pairs of a link and a problem, which is null after a stop.
+async function work(jobs) {
   const failed = [];
-  const queue = [...jobs];
   const progress = Object.assign(byId("picked-progress"), { max: jobs.length, value: 0, hidden: false });
   running = true;
   stopped = false;
   byId("picked-failed").replaceChildren();
   show();
-  await Promise.all(Array.from({ length: atOnce }, async () => {
-    for (let job = queue.shift(); job; job = queue.shift()) {
-      const [link, does] = job;
-      for (let n = 1; ; n++) {
-        if (stopped) {
-          failed.push([link, null]);
-          break;
-        }
-        try {
-          await does();
-          break;
-        } catch (problem) {
-          if (!("status" in problem)) throw problem; // a bug in these scripts
-          if (!repeated.includes(problem.status) || n === tries) {
-            failed.push([link, problem]);
-            break;
-          }
-          await wait(problem.after, (text) => { byId("picked-says").textContent = text; }, () => stopped);
-          byId("picked-says").textContent = "";
-        }
-      }
-      progress.value++;
+  let left = new Set(jobs);
+  const end = (job, problem) => {
+    left.delete(job);
+    progress.value++;
+    if (problem !== undefined) failed.push([job.link, problem]);
+  };
+  for (let n = 1; left.size; n++) {
+    // each calls does with the results that are no problem.
+    const each = async (some, edits, does) => {
+      const results = some.length ? await send(edits) : [];
+      if (!results) return [...left].forEach((job) => end(job, null));
+      some.forEach((job, i) => {
+        const { problem } = results[i];
+        if (!problem) does(job, results[i]);
+        else if (n === tries || problem.status !== 503 && (problem.status !== 412 || !job.plan)) end(job, problem);
+      });
+    };
+    const ready = [...left].filter((job) => !job.plan);
+    const planned = [...left].filter((job) => job.plan);
+    try {
+      await each(planned, planned.map(({ link }) => ({ alias: nameOf(link) })), (job, { link, etag }) => {
+        const edit = job.plan(job.was = link);
+        if (!edit) return end(job);
+        job.edit = { ifMatch: etag, ...edit };
+        ready.push(job);
+      });
+      await each(ready, ready.map(({ link, edit }) => ({ alias: nameOf(link), ...edit })), (job, { link, etag }) => {
+        changed(link);
+        job.done?.(job.was, etag);
+        end(job);
+      });
+    } catch (problem) {
+      if (!("status" in problem)) throw problem; // a bug in these scripts
+      [...left].forEach((job) => end(job, problem));
     }
-  }));
+    if (stopped) [...left].forEach((job) => end(job, null));
+  }
   running = false;
   progress.hidden = true;
-  byId("picked-says").textContent = "";
-  byId("picked-failed").replaceChildren(...failed.map(([link, problem]) => el("li", { textContent: `${bare(link.shortUrl)}: ${problem ? problem.message : "not done, since you stopped"}` })));
+  byId("picked-failed").replaceChildren(...failed.map(([link, problem]) => el("li", { textContent: `${bare(link.shortUrl)}: ${problem ? problem.detail || problem.title : "not done, since you stopped"}` })));
   return failed;
 }
 
@@ -138,23 +163,15 @@ const changes = {
   enable: () => ({ disabled: false }),
 };
 
-// change changes a link as it is now, and notes how to take that back.
-async function change(link, what, given) {
-  const read = await api("GET", pathOf(link), { has: "shortUrl" });
-  const { body } = read;
-  if (what === "delete") {
-    if (body.deletedAtUtc) return;
-    await api("DELETE", pathOf(link), { headers: await unchanged(read) });
-    changed({ ...body, deletedAtUtc: new Date().toISOString() });
-    undoes.push([link, async () => changed((await api("POST", `${pathOf(link)}/restore`, { has: "shortUrl" })).body)]);
-    return;
-  }
-  const becomes = changes[what](body, given);
-  const [name] = Object.keys(becomes);
-  if (JSON.stringify(becomes[name]) === JSON.stringify(body[name])) return;
-  const done = await patch(read, becomes);
-  changed(done.body);
-  undoes.push([link, async () => changed((await patch(done, { [name]: body[name] })).body)]);
+// jobFor returns the job that changes a link, and notes how to take that back.
+function jobFor(link, what, given) {
+  const undo = (edit) => undoes.push({ link, edit });
+  if (what === "delete") return { link, plan: (now) => (now.deletedAtUtc ? null : { delete: true }), done: (_, ifMatch) => undo({ ifMatch, restore: true }) };
+  const plan = (now) => {
+    const edit = changes[what](now, given);
+    return Object.keys(edit).every((name) => JSON.stringify(edit[name]) === JSON.stringify(now[name])) ? null : edit;
+  };
+  return { link, plan, done: (was, ifMatch) => undo({ ifMatch, ...Object.fromEntries(Object.keys(changes[what](was, given)).map((name) => [name, was[name]])) }) };
 }
 
 const did = { tag: "tagged", untag: "without these tags", end: "with a new end", disable: "disabled", enable: "enabled", delete: "deleted" };
@@ -173,15 +190,16 @@ async function go() {
   if (!tags.length && what.endsWith("tag")) return wrong("Type one or more tags, with commas between them.", "picked-tags");
   if (what === "end" && byId("picked-end").validity.badInput) return wrong("Complete the date and the time, or clear it for never.", "picked-end");
   undoes = [];
-  const failed = await work(chosen.map((link) => [link, () => change(link, what, { tags, end: fromField(byId("picked-end").value) })]), [412, 429, 503]);
+  const end = fromField(byId("picked-end").value);
+  const failed = await work(chosen.map((link) => jobFor(link, what, { tags, end })));
   finish(failed, chosen.length, did[what]);
 }
 
 async function undo() {
   const jobs = undoes;
   undoes = [];
-  const failed = await work(jobs, [429, 503]);
-  undoes = jobs.filter(([link]) => failed.some(([of, problem]) => of === link && problem?.status !== 412)); // the others have changed since
+  const failed = await work(jobs);
+  undoes = jobs.filter(({ link }) => failed.some(([of, problem]) => of === link && problem?.status !== 412)); // the others have changed since
   finish(failed, jobs.length, "restored", "Undone: ");
   byId("list-title").focus();
 }

@@ -224,3 +224,32 @@ func TestStatisticsOfDays(t *testing.T) {
 	p.Click("#import-check")
 	p.Await("#import-wrong", "There is no link in this file.")
 }
+
+// A change of many links is a few calls, so that the next ones are within the limit, too.
+func TestManyLinksAreChangedInAFewCalls(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "TABLE_CONNECTION=memory", "RATE_API_PER_MINUTE=40")
+	ada := s.keyOf(t, "ada")
+	var file strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&file, `{"alias":"n%02d","longUrl":"https://example.com/%d"}`+"\n", i, i)
+	}
+	s.as(t, ada, "POST", "/api/import", file.String())
+	p := s.manage(t, ada)
+	p.GoTo("#/?order=oldest", "#list-count", "100 links")
+	p.Click("#list-rows [data-part=pick]")
+	for _, what := range []string{"disable", "enable", "delete"} {
+		p.Await("#picked-all", "Select all")
+		p.Click("#picked-all")
+		p.Await("#picked-count", "First 100 selected")
+		p.choose("#picked-what", what)
+		p.Click("#picked-go")
+		p.Await("#toast", "100 links "+what+"d")
+	}
+	p.Click("#picked-undo")
+	p.Await("#toast", "Undone: 100 links restored")
+	if got := s.as(t, ada, "GET", "/api/links/n42", ""); got["deletedAtUtc"] != nil ||
+		got["disabled"] != false {
+		t.Errorf("got %v", got)
+	}
+}

@@ -319,7 +319,7 @@ func TestManageSeveralLinks(t *testing.T) {
 	p.Click(box(2))
 	// The service asks to wait.
 	Eval[any](p, `(() => { const real = fetch; let calls = 0; window.fetch = (url, options) => `+
-		`options?.method === "DELETE" && calls++ === 0 ? new Response(JSON.stringify({ type: `+
+		`options?.method === "PATCH" && calls++ === 0 ? new Response(JSON.stringify({ type: `+
 		`"/problems/rate-limited", title: "Too many", status: 429, detail: "Wait" }), { status: 429, `+
 		`headers: { "Retry-After": "5" } }) : real(url, options); })()`)
 	do("delete")

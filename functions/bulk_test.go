@@ -116,10 +116,16 @@ func TestBulkIsAsManyRequests(t *testing.T) {
 	}
 }
 
+// bulkBodies returns functions for a body that has a link so often, and for one of so many bytes.
+func bulkBodies(one string) (list, padded func(int) string) {
+	list = func(n int) string { return `{"links":[` + strings.Repeat(one+",", n-1) + one + `]}` }
+	padded = func(size int) string { return list(1) + strings.Repeat(" ", size-len(list(1))) }
+	return list, padded
+}
+
 func TestBulkBodies(t *testing.T) {
 	const one = `{"longUrl":"https://example.com/"}`
-	list := func(n int) string { return `{"links":[` + strings.Repeat(one+",", n-1) + one + `]}` }
-	padded := func(size int) string { return list(1) + strings.Repeat(" ", size-len(list(1))) }
+	list, padded := bulkBodies(one)
 	for name, test := range map[string]struct {
 		body   string
 		status int

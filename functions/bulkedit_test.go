@@ -212,8 +212,7 @@ func TestBulkEditsThatCrossOthers(t *testing.T) {
 
 func TestBulkEditBodies(t *testing.T) {
 	const one = `{"alias":"anns"}`
-	list := func(n int) string { return `{"links":[` + strings.Repeat(one+",", n-1) + one + `]}` }
-	padded := func(size int) string { return list(1) + strings.Repeat(" ", size-len(list(1))) }
+	list, padded := bulkBodies(one)
 	for name, test := range map[string]struct {
 		body   string
 		status int

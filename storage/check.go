@@ -133,16 +133,13 @@ func (s *Links) tablesExist(ctx context.Context) error {
 	var mu sync.Mutex
 	var missing []string
 	err := s.eachTable(ctx, -1, func(t *table.Store, ctx context.Context) error {
-		err := t.Table.List(ctx, table.Query{PageSize: 1},
+		err := t.Reading().List(ctx, table.Query{PageSize: 1},
 			func([][]byte) error { return table.ErrEnough })
 		if errors.Is(err, table.ErrNoTable) {
 			mu.Lock()
 			defer mu.Unlock()
 			missing = append(missing, t.Table.Name())
 			return nil
-		}
-		if errors.Is(err, table.ErrEnough) {
-			err = nil
 		}
 		return err
 	})
@@ -645,8 +642,7 @@ func (c *checking) checkOwners(ctx context.Context) error {
 
 func (c *checking) recheckOwner(ctx context.Context, r table.Listed) error {
 	t := c.s.owners.rows
-	_, name, _ := strings.Cut(r.Row, "|")
-	if a, ok := link.ParseName(name); ok {
+	if a, ok := listedName(r.Row); ok {
 		l, there, judge, err := c.link(ctx, a)
 		listed := c.s.rowsOf(l.Link).listed
 		if !judge || there && listed.Partition == r.Partition && listed.Row == r.Row {

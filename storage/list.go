@@ -94,8 +94,7 @@ func (s *Links) readListed(ctx context.Context, owner string, rows []table.Liste
 	links := make([]link.Link, len(rows))
 	err := concurrent.Each(ctx, len(rows), concurrent.InRequest, func(ctx context.Context,
 		i int) error {
-		_, name, _ := strings.Cut(rows[i].Row, "|")
-		a, ok := link.ParseName(name)
+		a, ok := listedName(rows[i].Row)
 		if ok {
 			r, err := s.read(ctx, a)
 			switch {

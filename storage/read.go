@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -159,8 +158,7 @@ func (k known) Cached(ctx context.Context, a link.Name) (link.Link, error) {
 }
 
 // Owned calls page with the names of an owner's links, newest first, as table.Store.List does.
-func (k known) Owned(ctx context.Context, owner string,
-	page func([]link.Name) error) error {
+func (k known) Owned(ctx context.Context, owner string, page func([]link.Name) error) error {
 	q := table.Query{Range: table.Range{Partition: ownerPartition(owner)},
 		Properties: []string{"RowKey"}}
 	return k.s.owners.rows.List(ctx, q, func(rows [][]byte) error {
@@ -168,8 +166,7 @@ func (k known) Owned(ctx context.Context, owner string,
 		for _, data := range rows {
 			var e struct{ RowKey string }
 			_ = json.Unmarshal(data, &e) // another program's row lists nothing
-			_, name, _ := strings.Cut(e.RowKey, "|")
-			if a, ok := link.ParseName(name); ok {
+			if a, ok := listedName(e.RowKey); ok {
 				names = append(names, a)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 
 	"tiney/internal/link"
 	"tiney/storage/table"
@@ -28,6 +29,13 @@ func ownerPartition(owner string) string {
 // ownerKey returns the key of a link in the list of its owner. The keys sort the newest link first.
 func ownerKey(l link.Link) string {
 	return fmt.Sprintf("%010d|%s", 9999999999-l.CreatedAt.Unix(), l.Name)
+}
+
+// listedName returns the name of the link that the key of a row leads to. Rows of other programs may
+// have any key.
+func listedName(key string) (link.Name, bool) {
+	_, name, _ := strings.Cut(key, "|")
+	return link.ParseName(name)
 }
 
 // ownerTable is the ShortUrlsByOwner table.

@@ -62,7 +62,8 @@ type cachedKey struct {
 
 func newKeys(config *Config, rows *table.Store, changes *changes) *Keys {
 	k := &Keys{config: config, rows: rows, changes: changes, cached: map[string]*cachedKey{}}
-	changes.subscribe(subscriber{prefix: keyChange, forget: k.forget, end: k.dropRevoked})
+	changes.subscribe(subscriber{prefix: keyChange, forget: k.forget, doubt: k.doubt,
+		end: k.dropRevoked})
 	return k
 }
 
@@ -185,6 +186,15 @@ func (k *Keys) forget(hash string) {
 	defer k.mu.Unlock()
 	k.forgotten++
 	delete(k.cached, hash)
+}
+
+// doubt evicts all keys. One may have been read while polls failed, between the announcement that it
+// is revoked, which the next poll may not read any more, and the revocation.
+func (k *Keys) doubt() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.forgotten++
+	clear(k.cached)
 }
 
 // Create adds a key, unless its owner already has access.MaxKeys that have not expired. When it

@@ -508,6 +508,30 @@ func TestAKeyThatIsRevokedWhileItIsRead(t *testing.T) {
 	r.wantKey(s, key, access.ErrUnknownKey, 1)
 }
 
+// A process that has not polled for half an hour reads a key while polls fail, after it was announced
+// that the key is revoked. Its next poll does not look so far back.
+func TestAKeyThatIsReadWhileItIsRevoked(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.config.ChangesEvery = 5 * time.Second
+	here, there := r.open(nil), r.open(nil)
+	key := r.addKey(here, "ann")
+	r.clock.Advance(31 * time.Minute)
+	r.proxy.Before(faultproxy.On("QueryEntities", r.State, faultproxy.Refuse))
+	r.proxy.After(func(c faultproxy.Call) {
+		if c.Target == r.State && c.Operation == "UpdateEntity" {
+			r.clock.Advance(2 * time.Second)
+			r.wantKey(there, key, nil, -1)
+		}
+	})
+	if err := here.Keys.Revoke(ctx, key.ID(), nil); err != nil {
+		t.Fatal(err)
+	}
+	r.proxy.Reset()
+	r.clock.Advance(59500 * time.Millisecond)
+	r.wantKey(there, key, access.ErrUnknownKey, -1)
+}
+
 // Killed after any of its calls, a create or a revocation leaves a key that is listed and can be
 // revoked, or none.
 func TestCreatesAndRevocationsOfKeysThatAreKilled(t *testing.T) {

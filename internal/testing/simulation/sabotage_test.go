@@ -156,6 +156,8 @@ var mutants = []struct{ name, file, from, to string }{
 	{"a revoked key is not announced", "keys.go",
 		"if err := k.changes.announce(ctx, keyChange+hash); err != nil {",
 		"if err := error(nil); err != nil {"},
+	{"a key that was read while polls failed is trusted", "keys.go",
+		"clear(k.cached)", "_ = k.cached"},
 	{"nothing keeps the place of a revoked key", "keys.go",
 		"_, err := k.rows.Put(ctx, table.Encode(e), table.Any)",
 		"err := k.rows.Delete(ctx, table.Key{Partition: keysPartition, Row: hash,\n\t\t\t\tETag: table.Any})"},
@@ -306,7 +308,7 @@ func TestSabotage(t *testing.T) {
 					out, found = run(failed, folder, "-v", "-failfast", "-timeout", "4m",
 						"-skip", "ComparesNoLonger", // a busy machine makes it fail
 						"-run", "Pair|Cross|AtAnyPoint|Renew|Stall|Late|Twice|RollUp|Forgets|Conform|"+
-							"ImportIsTold|Always|Stopped|Former|Extended|Reapers|List|Secondary|Hosts|Everywhere")
+							"ImportIsTold|Always|Stopped|Former|Extended|Reapers|List|Secondary|Hosts|Everywhere|Revoked")
 					by = "the tests of storage"
 				}
 				if found == "" {

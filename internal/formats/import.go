@@ -3,6 +3,7 @@ package formats
 import (
 	"context"
 	"time"
+	"unicode/utf8"
 
 	"tiney/internal/link"
 )
@@ -38,11 +39,13 @@ type Import struct {
 	made map[link.Name]uint64 // by the dry run
 }
 
+const maxNamed = 1000 // bytes of an alias in a Result
+
 // Result is the outcome of one record.
 type Result struct {
 	Line    int
 	Entry   bool        // as in Record
-	Alias   link.Alias  // "" if the record has none, or one that is not valid
+	Alias   link.Alias  // as the record has it, even if it is not valid; "": none, or a very long one
 	Domain  link.Domain // "" also if the record has one that is not valid
 	Created bool        // the link was made; if not, it existed or Err says why not
 	// Err is a RecordError, a *link.InvalidError, or an error of Importer.
@@ -58,7 +61,9 @@ func (im *Import) Add(ctx context.Context, records []Record, now time.Time) []Re
 	for i, record := range records {
 		result := &results[i]
 		result.Line, result.Entry = record.Line, record.Entry
-		result.Alias, _ = link.ParseAlias(string(record.Link.Name))
+		if name := string(record.Link.Name); len(name) <= maxNamed && utf8.ValidString(name) {
+			result.Alias = link.Alias(name)
+		}
 		d, err := im.domain(record)
 		result.Domain = d
 		var l link.Link

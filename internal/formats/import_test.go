@@ -48,7 +48,7 @@ func TestImport(t *testing.T) {
 		"a.b,https://example.com/,\n" +
 		"two,javascript:alert(1),\n" +
 		",https://example.com/,\n"
-	invalid := []string{"5  damaged", fmt.Sprintf("6  invalid %s", link.FieldAlias),
+	invalid := []string{"5  damaged", fmt.Sprintf("6 a.b invalid %s", link.FieldAlias),
 		fmt.Sprintf("7 two invalid %s", link.FieldLongURL), fmt.Sprintf("8  invalid %s",
 			link.FieldAlias)}
 	want := func(what string, im *formats.Import, first, second, third string) {

@@ -116,9 +116,10 @@ wine: azurite ## run the packages for Windows under Wine, which it installs on D
 	@grep 'NOT CHECKED' build/wine.txt || echo "The packages for Windows run under Wine."
 
 screenshots: azurite browser ## make the pictures of the pages in docs/screenshots anew
-	@internal/tools/dev/install.sh chromium
+	@internal/tools/dev/install.sh chromium inter
 	@mkdir -p docs/screenshots
-	go test -count=1 -run '^TestScreenshots$$' ./internal/testing/browser -browser.screenshots "$(CURDIR)/docs/screenshots"
+	FONTCONFIG_FILE="$(CURDIR)/internal/testing/browser/fonts.conf" \
+		go test -count=1 -run '^TestScreenshots$$' ./internal/testing/browser -browser.screenshots "$(CURDIR)/docs/screenshots"
 
 country: internal/tools/country/node_modules/.installed ## write the table of countries by address anew, from its data set
 	go run ./internal/tools/country

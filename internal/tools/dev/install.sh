@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs missing tools that the tests and measurements need besides Go, Node and npm. It installs
 # them by apt-get if it runs as root on Debian or Ubuntu. Otherwise it says what to install.
-#   internal/tools/dev/install.sh compiler|chromium|wrk|nginx|shellcheck|wine ...
+#   internal/tools/dev/install.sh compiler|chromium|inter|wrk|nginx|shellcheck|wine ...
 set -euo pipefail
 
 has() { type -P "$1" >/dev/null; } # finds programs, not the functions of this script
@@ -28,6 +28,11 @@ compiler() {
 chromium() {
 	has chromium || has chromium-browser || has google-chrome ||
 		install "Chromium" "The pages are tested in it" chromium fonts-dejavu-core
+}
+
+inter() {
+	[ -d /usr/share/fonts/opentype/inter ] ||
+		install "the font Inter" "The pictures of the pages are in it" fonts-inter
 }
 
 wrk() { has wrk || install "wrk" "It makes the load" wrk; }
@@ -94,7 +99,7 @@ wine_unpacked() {
 
 for tool in "$@"; do
 	case "$tool" in
-	compiler | chromium | wrk | nginx | shellcheck | wine) "$tool" ;;
+	compiler | chromium | inter | wrk | nginx | shellcheck | wine) "$tool" ;;
 	*) echo "unknown tool: $tool" >&2 && exit 2 ;;
 	esac
 done

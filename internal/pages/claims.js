@@ -1,8 +1,8 @@
 // Claims of links that this browser made before anybody signed in.
 
-import { bare, byId, call, claimable, keepMade, madeHere, most, nameOf, say } from "./common.js";
+import { act, count, el, number } from "./elements.js";
 import { reload } from "./list.js";
-import { act, count, el, number } from "./parts.js";
+import { bare, byId, call, claimable, keepMade, madeHere, most, nameOf, say } from "./page.js";
 import { api, claimsDeclined, declineClaims, handed, keepHanded, ownerText, whose } from "./session.js";
 
 byId("list").firstElementChild.after(byId("claims"));

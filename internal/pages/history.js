@@ -1,7 +1,7 @@
 // The history of a link.
 
-import { byId, say, time } from "./common.js";
-import { act, el, labels, words, wrong } from "./parts.js";
+import { act, ago, el, labels, words, wrong } from "./elements.js";
+import { byId, say } from "./page.js";
 import { api, ownerText } from "./session.js";
 
 let turn = 0; // only the response to the last request is shown
@@ -31,7 +31,7 @@ function row({ at, by, what, before }, had, has, link, back) {
   const says = { deleted: "Deleted", restored: "Restored", claimed: has === by ? "Taken over" : `Taken over for ${has && ownerText(has)}`,
     transferred: `Given from ${had ? ownerText(had) : "nobody"} to ${has && ownerText(has)}` }[what]
     ?? (String(members) !== "disabled" ? "Edited" : before.disabled ? "Enabled" : "Disabled");
-  return el("li", {}, el("strong", { dir: "auto", textContent: `${says} by ${who}` }), " ", el("span", { className: "quiet", textContent: time(at) }),
+  return el("li", {}, el("strong", { dir: "auto", textContent: `${says} by ${who}` }), " ", el("span", { className: "quiet" }, ago(at)),
     el("dl", {}, ...members.filter((name) => says === "Edited" || name !== "disabled").map((name) =>
       el("div", {}, el("dt", { textContent: labels[name] ?? name }), el("dd", {}, "was ", el("bdi", { textContent: words(name, before[name]) }),
         name === "longUrl" && back && before.longUrl !== link.longUrl ? putBack(before.longUrl, back) : null)))));

@@ -1,4 +1,4 @@
-import { bare, busy, byId, call, claimable, copy, credential, defaultDomain, domain, isBusy, keepMade, keptAt, madeHere, main, most, nameOf, say, until } from "./common.js";
+import { bare, busy, byId, call, claimable, copy, credential, defaultDomain, domain, isBusy, keepMade, keptAt, madeHere, main, most, nameOf, say, until } from "./page.js";
 
 const form = byId("form");
 const fields = { longUrl: "url", alias: "alias", expiresInSeconds: "life" };
@@ -38,7 +38,7 @@ function row(link) {
   part("short").textContent = bare(link.shortUrl);
   part("short").href = link.shortUrl;
   part("long").textContent = part("long").title = link.longUrl;
-  part("copy").addEventListener("click", () => copy(link.shortUrl));
+  part("copy").addEventListener("click", () => copy(link.shortUrl, part("copy")));
   for (const action of ["copy", "delete", "undo"]) part(action).setAttribute("aria-label", `${part(action).textContent} ${bare(link.shortUrl)}`);
   const token = () => link.claimToken || credential();
 
@@ -154,7 +154,7 @@ form.addEventListener("submit", async (event) => {
   busy(button, true);
   let longUrl, alias;
   try {
-    const { complete, unwrapped } = await drag();
+    const { complete, unwrapped } = await longUrls();
     [longUrl, alias] = [complete(typed.get("url")), unwrapped(typed.get("alias"))];
   } catch {
     busy(button, false);
@@ -185,7 +185,7 @@ form.addEventListener("submit", async (event) => {
   }
 });
 
-byId("copy").addEventListener("click", () => copy(byId("short").href));
+byId("copy").addEventListener("click", () => copy(byId("short").href, byId("copy")));
 byId("share").addEventListener("click", () => navigator.share({ url: byId("short").href }).catch(() => {}));
 byId("more").addEventListener("click", () => {
   const first = byId("links").children.length; // of the links that are added
@@ -215,12 +215,12 @@ if (credential()) { // links of people who are signed in end only if they ask fo
   byId("url").focus();
 }
 // What comes from elsewhere loads when it is asked for.
-const drag = () => import("./drag.js");
-if (/[?#&](longUrl|url|text)=/.test(location.href)) drag().then(({ given }) => {
+const longUrls = () => import("./longurl.js");
+if (/[?#&](longUrl|url|text)=/.test(location.href)) longUrls().then(({ given }) => {
   byId("url").value ||= given(location).longUrl;
   history.replaceState(null, "", location.pathname);
 });
-byId("drag").addEventListener("toggle", () => drag().then(({ offer }) => offer("#longUrl=")), { once: true });
+byId("drag").addEventListener("toggle", () => import("./bookmarklet.js").then(({ offer }) => offer("#longUrl=")), { once: true });
 byId("history").hidden = byId("drag").hidden = form.hidden;
 offer();
 list();

@@ -1,9 +1,9 @@
 // One link: what it is, its edits, and the form for a new one.
 
-import { bare, byId, copy, nameOf, say, time } from "./common.js";
-import { complete } from "./drag.js";
+import { act, badge, blame, clear, el, fromField, labels, later, split, stateOf, toField, words, wrong } from "./elements.js";
 import { changed } from "./list.js";
-import { act, badge, blame, clear, el, fromField, labels, later, split, stateOf, toField, words, wrong } from "./parts.js";
+import { complete } from "./longurl.js";
+import { bare, byId, copy, nameOf, say, time } from "./page.js";
 import { patch } from "./patch.js";
 import { api, choosy, domains, groupOf, look, me, ownerText, session, to, whose } from "./session.js";
 
@@ -17,6 +17,7 @@ let tagged; // the response that link is of
 let tags = [];
 let base = {}; // the values with which those in the form are compared
 let stats; // the module of statistics, once a link was shown
+let justMade = null; // the name of a link, until it is shown
 const drafts = new Map(session.draft()); // unsaved values for links that are not shown, by name
 
 const valuesOf = (l) => ({ longUrl: l.longUrl, title: (l.title ?? "").trim(), tags: l.tags, expiresAtUtc: toField(l.expiresAtUtc), statusCode: String(l.statusCode), forward: l.forward });
@@ -49,7 +50,7 @@ function fill(values) {
 
 // Several URLs make several links, with a form of their own.
 async function showMany(urls) {
-  const module = await later(import("./many.js"), "form-problem");
+  const module = await later(import("./createmany.js"), "form-problem");
   if (!module || shown !== "") return;
   hide("form", "edit", "many-offer");
   module.open(urls);
@@ -93,11 +94,13 @@ function askAlias() {
     let says = "";
     try {
       const { body } = await api("GET", `api/aliases/${encodeURIComponent(alias)}${domain}`, { asks: false, has: "free" });
-      says = body.free ? "This alias is free." : "This alias is taken. Choose another one.";
+      says = body.free ? "✓ This alias is free." : "This alias is taken. Choose another one.";
     } catch (problem) {
       if (problem.field === "alias") says = problem.message;
     }
-    if (!link && fields.alias.value.trim() === alias) byId("alias-says").textContent = says;
+    if (link || fields.alias.value.trim() !== alias) return;
+    byId("alias-says").textContent = says;
+    if (says && !says.startsWith("✓")) fields.alias.setAttribute("aria-invalid", "true");
   }, 300);
 }
 fields.alias.addEventListener("input", askAlias);
@@ -186,6 +189,7 @@ function openForm() {
   drafts.delete(shown);
   byId("alias-says").textContent = "";
   campaign(false);
+  byId("options").open = byId("statusCode").value !== "302" || forwards.some((box) => box.checked);
   form.hidden = byId("edit").hidden = false;
 }
 
@@ -214,6 +218,8 @@ export async function showLink(name, asked) {
     byId("edit").open = unsaved();
     if (asked?.has("edit")) edit();
     byId("stats").hidden = false;
+    if (justMade === name && document.activeElement === byId("link-title")) byId("link-copy").focus();
+    justMade = null;
     stats = await loading;
     if (shown === name) stats?.showStats(link);
   } catch (problem) {
@@ -361,9 +367,9 @@ byId("give-go").addEventListener("click", () => act(byId("give-go"), "give-probl
   say(`Given to ${ownerText(owner)}`);
 }));
 
-byId("drag").addEventListener("toggle", () => import("./drag.js").then(({ offer }) => offer("#/new?longUrl=", true), () => {}), { once: true });
+byId("drag").addEventListener("toggle", () => import("./bookmarklet.js").then(({ offer }) => offer("#/new?longUrl=", true), () => {}), { once: true });
 
-byId("link-copy").addEventListener("click", () => copy(link.shortUrl));
+byId("link-copy").addEventListener("click", () => copy(link.shortUrl, byId("link-copy")));
 byId("link-code").addEventListener("click", () => import("./qr.js").then(({ showQR }) => showQR(link), () => say("The service did not respond. Try again in a moment.")));
 
 // conflicting reports whether a problem is that the link has changed since it was read.
@@ -427,14 +433,22 @@ byId("link-undo").addEventListener("click", async () => {
   say("Restored");
 });
 
-byId("never").addEventListener("click", () => {
-  fields.expiresAtUtc.value = "";
+for (const button of form.querySelectorAll("[data-days]")) button.addEventListener("click", () => {
+  const { days } = button.dataset;
+  fields.expiresAtUtc.value = days && toField(Date.now() + days * 86_400_000);
+  clear(form);
   offerDiscard();
   fields.expiresAtUtc.focus();
 });
 
 byId("new-tag").addEventListener("input", () => {
   if (byId("new-tag").value.includes(",")) addTags();
+});
+
+form.addEventListener("keydown", ({ key }) => {
+  if (key !== "Escape" || !link || unsaved()) return;
+  byId("edit").open = false;
+  byId("link-edit").focus();
 });
 
 form.addEventListener("input", () => {
@@ -506,6 +520,7 @@ function made({ status, body }, sent) {
   changed(null);
   if (here) {
     shown = null; // this form has nothing left to keep
+    justMade = name;
     location.hash = `#/link/${name}`;
   }
   say((status === 201 ? "Your link is ready" : "You had a link of this URL already")

@@ -1,7 +1,7 @@
 // The list of links.
 
-import { bare, byId, copy, isName, nameOf, time } from "./common.js";
-import { badge, count, el, filled, later, number, split, wrong } from "./parts.js";
+import { badge, count, el, filled, later, number, split, wrong } from "./elements.js";
+import { bare, byId, copy, isName, nameOf, time } from "./page.js";
 import { api, domains, look, me, ownerText, session, to, whose } from "./session.js";
 
 const filters = byId("filters");
@@ -47,9 +47,12 @@ export function showList(_, query) {
 
 export const windows = { "24h": "24 hours", "7d": "7 days", "30d": "30 days" }; // of orders by clicks
 
-// offerFilters turns filters off that an order by the clicks of a time does not have.
+// byAll reports whether a list is of everybody's links with the most clicks, which have no filters.
+const byAll = (order, owner) => order in windows && me.admin && !owner;
+
 function offerFilters() {
-  for (const name of ["q", "tag", "state"]) filters.elements[name].disabled = filters.elements.order.value in windows;
+  const off = byAll(filters.elements.order.value, byId("owner").value.trim());
+  for (const name of ["q", "tag", "state"]) filters.elements[name].disabled = off;
 }
 
 // current returns the filters that are set. Commas separate tags.
@@ -61,7 +64,7 @@ function current() {
   return query;
 }
 
-// byClicks returns the links with the most clicks. The service counts them when it is asked, and may
+// byClicks returns the links with the most clicks, of all that an owner has. The service counts them when it is asked, and may
 // take longer than a call. byClicks waits for it about a minute, as long as this list is wanted.
 async function byClicks(query, wanted) {
   const asked = new URLSearchParams({ window: query.get("order"), limit: 100 });
@@ -99,7 +102,7 @@ async function load(query, more = false, focuses = false) {
   try {
     for (let found = 0; ;) {
       let page;
-      if (query.get("order") in windows) {
+      if (byAll(query.get("order"), query.get("owner")) || query.get("order") in windows && !["q", "tag", "state"].some((name) => query.has(name))) {
         page = await byClicks(query, wanted);
       } else {
         const asked = new URLSearchParams([...query, ["limit", more || query.has("order") ? 100 : screenful], ...(fresh ? [] : [["cursor", cursor]])]);
@@ -161,7 +164,7 @@ function show(query) {
   const word = query.has("q") || query.has("tag") ? "match" : "link";
   byId("list-more").hidden = !cursor;
   byId("list-more").textContent = stopped ? "Search on" : "More links";
-  byId("list-count").textContent = asOf ? `The ${count(links.length, "link")} with the most clicks, counted ${time(asOf)}. Filters are off in this order.`
+  byId("list-count").textContent = asOf ? `The ${count(links.length, "link")} with the most clicks, counted ${time(asOf)}.${byAll(query.get("order"), query.get("owner")) ? " Filters are off in this order." : ""}`
     : stopped && cursor ? `${number(links.length)} found, ${number(searched)} searched`
     : cursor ? `${number(links.length)}+ ${word === "match" ? "matches" : "links"}`
     : !complete ? `The first ${number(links.length)} of your newest 1,000 links`
@@ -199,12 +202,16 @@ function watch() {
 function more(focuses) {
   if (!adding && cursor) load(new URLSearchParams(loaded), true, focuses);
 }
+// readUpTo reads on until the list has n links, or all that there are.
+async function readUpTo(n) {
+  while (cursor && links.length < n && !byId("list-problem").textContent) await load(new URLSearchParams(loaded), true);
+}
 byId("list-more").addEventListener("click", () => more(true));
 byId("list-stop").addEventListener("click", () => { stopped = true; });
 
 const days = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short", day: "numeric" });
 function day(cell, before, utc, none) {
-  cell.append(el("span", { className: "unseen", textContent: before }), utc ? days.format(new Date(utc)) : none);
+  cell.append(el("span", { className: "unseen", textContent: utc ? before : none }), utc ? days.format(new Date(utc)) : el("span", { ariaHidden: "true", textContent: "–" }));
   if (utc) cell.title = `${before}${time(utc)}`;
 }
 
@@ -222,8 +229,8 @@ function row(link) {
   part("long").textContent = part("long").title = link.longUrl;
   part("tags").append(...link.tags.map((tag) => el("a", { className: "tag", href: to("", { tag }), ariaLabel: `Links with the tag ${tag}` }, el("bdi", { textContent: tag }))));
   showClicks(part("clicks"), link);
-  day(part("made"), "created ", link.createdAtUtc, "–");
-  day(part("ends"), "expires ", link.expiresAtUtc, "never");
+  day(part("made"), "created ", link.createdAtUtc, "created at an unknown time");
+  day(part("ends"), "expires ", link.expiresAtUtc, "never expires");
   const barred = !me.admin && (link.locked || link.shared);
   for (const button of li.querySelectorAll("[data-do]")) {
     const what = button.dataset.do;
@@ -256,8 +263,8 @@ list.addEventListener("click", async ({ target }) => {
   if (what === "menu") return openMenu(li, !li.classList.contains("open"));
   if (what === "copy") return copy(link.shortUrl);
   if (li.classList.contains("open")) closeMenu();
-  const module = await later(import("./rows.js"), "list-problem");
-  const again = await module?.rowDoes(what, link, button);
+  const module = await later(import("./actions.js"), "list-problem");
+  const again = await module?.rowDoes(what, link, button, changed);
   const now = again && rowOf(`#/link/${nameOf(link)}`)?.closest("li");
   if (now) for (const name of ["menu", again]) now.querySelector(`[data-do="${name}"]`).focus(); // only one is there
 });
@@ -269,11 +276,22 @@ function closeMenu() {
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") closeMenu(); });
 document.addEventListener("click", ({ target }) => { if (!target.closest(".open")) openMenu(null, false); });
 
+// The arrow keys lead to the same place in the row above or below.
+list.addEventListener("keydown", (event) => {
+  const li = event.target.closest("#list-rows > li");
+  const other = { ArrowUp: li?.previousElementSibling, ArrowDown: li?.nextElementSibling }[event.key];
+  if (!other) return;
+  event.preventDefault();
+  const { part, do: what } = event.target.dataset;
+  const same = other.querySelector(part ? `[data-part="${part}"]` : `[data-do="${what}"]:not([hidden])`);
+  (same?.checkVisibility() ? same : other.querySelector("[data-part=open]")).focus();
+});
+
 // Selecting a row loads what can be done to several.
 list.addEventListener("change", async (event) => {
   if (event.target.dataset.part !== "pick") return;
-  const module = await later(import("./select.js"), "list-problem");
-  module?.pick(event.target, () => links);
+  const module = await later(import("./bulk.js"), "list-problem");
+  module?.pick(event.target, { links: () => links, readUpTo, changed });
 });
 
 // readClicks reads clicks, for which the list does not wait. One call takes a page of the list, unless

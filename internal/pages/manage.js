@@ -1,9 +1,9 @@
 // The page /manage: chooses which view is shown.
 
-import { byId, claimable, isName, madeHere, say } from "./common.js";
+import { el, part, prepare, style, wrong } from "./elements.js";
 import { goBack, leaveList, showList, windows } from "./list.js";
-import { el, part, prepare, style, wrong } from "./parts.js";
-import { called, choosy, groupOf, handed, look, me, offerEnd, offerSignIn, resume, session, signOut, takeDraft, takeHanded, to } from "./session.js";
+import { byId, claimable, isName, madeHere, say } from "./page.js";
+import { called, choosy, groupOf, handed, keepDraft, look, me, offerEnd, offerSignIn, resume, session, signOut, takeDraft, takeHanded, to } from "./session.js";
 
 const reads = () => me.access === "read"; // the key can only read
 
@@ -11,8 +11,9 @@ const reads = () => me.access === "read"; // the key can only read
 let one = null;
 
 const loadOne = () => Promise.all([part("./link.html"), style("./link.css")]).then(async () => (one ??= await import("./link.js")));
-const loadMove = () => Promise.all([part("./transfer.html"), style("./link.css")]).then(() => import("./transfer.js"));
-const loadSeldom = () => part("./seldom.html").then(() => import("./seldom.js"));
+const loadMove = () => Promise.all([part("./importexport.html"), style("./link.css")]).then(() => import("./importexport.js"));
+const loadKeys = () => part("./keys.html").then(() => import("./keys.js"));
+const loadAdmin = () => part("./admin.html").then(() => import("./admin.js"));
 
 // offerClaims loads the claims if there may be links to take over.
 async function offerClaims() {
@@ -28,10 +29,10 @@ const views = {
   new: { section: "link", title: "New link", load: loadOne, show: "showNew", focus: "longUrl", owned: true },
   link: { section: "link", title: "Link", load: loadOne, show: "showLink" },
   clicks: { section: "link", title: "Statistics", load: loadOne, show: "showAll", owned: true },
-  keys: { section: "keys", title: "API keys", load: loadSeldom, show: "showKeys", owned: true },
+  keys: { section: "keys", title: "API keys", load: loadKeys, show: "showKeys", owned: true },
   move: { section: "move", title: "Import and export", load: loadMove, show: "showMove", owned: true },
-  blocked: { section: "blocked", title: "Blocked hosts", load: loadSeldom, show: "showBlocked", admin: true },
-  cleanup: { section: "cleanup", title: "Maintenance", load: loadSeldom, show: "showCleanup", admin: true },
+  blocked: { section: "blocked", title: "Blocked hosts", load: loadAdmin, show: "showBlocked", admin: true },
+  cleanup: { section: "cleanup", title: "Maintenance", load: loadAdmin, show: "showCleanup", admin: true },
 };
 
 function view(id) {
@@ -69,8 +70,10 @@ async function route({ first = false, stays = false } = {}) {
   } catch {
     if (mine !== turn) return;
     view("failed");
-    wrong("failed-problem", { title: "No response", detail: "The service did not respond. Try again in a moment." }, () => location.reload());
-    return;
+    return wrong("failed-problem", { title: "No response", detail: "The service did not respond. Try again in a moment." }, () => {
+      keepDraft(); // a browser loads a module that failed only with a new page
+      location.reload();
+    });
   }
   if (mine !== turn) return;
   view(at.section);
@@ -104,7 +107,7 @@ async function start() {
   history.replaceState(null, "", location.href);
   takeHanded();
   if (/[?&](longUrl|url|text)=/.test(location.search)) { // shared by an app
-    const { given } = await import("./drag.js");
+    const { given } = await import("./longurl.js");
     history.replaceState(null, "", `${location.pathname}#/new?${new URLSearchParams(given({ search: location.search, hash: "" }))}`);
   }
   try {

@@ -1,7 +1,7 @@
 // Signs people in with an OpenID Connect provider, in the page, by the authorization code flow with
 // PKCE (RFC 7636). It is loaded only when somebody signs in or out with the provider.
 
-import { byId, Problem } from "./common.js";
+import { byId, Problem } from "./page.js";
 
 const { base, issuer, client, scopes } = byId("manage").dataset;
 const page = `${base}/manage`; // the redirect URI that the provider knows

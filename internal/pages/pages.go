@@ -39,7 +39,8 @@ func PolicyWith(origins ...string) string {
 		strings.Join(append([]string{"connect-src 'self'"}, origins...), " "), 1)
 }
 
-//go:embed *.css *.js *.png claims.html link.html qr.html seldom.html select.html transfer.html
+//go:embed *.css *.js *.png
+//go:embed admin.html bulk.html claims.html importexport.html keys.html link.html qr.html
 var files embed.FS
 
 // assetNames are the files that pages load. Those in HTML are parts of /manage for views that are
@@ -260,13 +261,15 @@ func (s Site) Manifest() []byte {
 		start = "../manage"
 	}
 	type icon struct {
-		Source string `json:"src"`
-		Sizes  string `json:"sizes"`
-		Type   string `json:"type"`
+		Source  string `json:"src"`
+		Sizes   string `json:"sizes"`
+		Type    string `json:"type"`
+		Purpose string `json:"purpose"`
 	}
-	icons := []icon{}
-	for _, size := range []string{"192", "512"} {
-		icons = append(icons, icon{hashed("icon-" + size + ".png"), size + "x" + size, "image/png"})
+	icons := []icon{
+		{hashed("icon-192.png"), "192x192", "image/png", "any"},
+		{hashed("icon-512.png"), "512x512", "image/png", "any"},
+		{hashed("icon-maskable.png"), "512x512", "image/png", "maskable"},
 	}
 	text, err := json.Marshal(map[string]any{
 		"id": start, "name": s.Name, "short_name": s.Name, "start_url": start, "scope": "../",
@@ -388,7 +391,7 @@ func (s Site) Home(f Form) []byte {
 <meta property="og:url" content="{{.Base}}/">
 <meta property="og:image" content="{{.Base}}/manage/{{.Icon}}">
 `, "Name", s.Name, "Base", s.Base, "Icon", hashed("icon-512.png"))+manifest("./")+
-			scripts("./", "common.js", "home.js"),
+			scripts("./", "page.js", "home.js"),
 		fill(homeFile, "Name", s.Name, "Default", s.Default, "Domain", s.Domain, "Main", s.Main, "Schemes", s.Schemes,
 			"Member", member, "Base", s.Base, "Keep", fmt.Sprint(int64(s.Keep/time.Second)), "Prefix",
 			bare(s.Base)+"/", "Lifetimes", s.lifetimes(f.Lifetime),
@@ -446,7 +449,7 @@ func (s Site) Manage(escapedPath, issuer, clientID, scopes string) []byte {
 	root := rootFrom(escapedPath)
 	head := noIndex + manifest(root) + fill(`<link rel="stylesheet" href="{{.Root}}manage/{{.Name}}">`+"\n", "Root",
 		root, "Name", hashed("manage.css")) +
-		scripts(root, "common.js", "session.js", "parts.js", "list.js", "manage.js")
+		scripts(root, "page.js", "session.js", "elements.js", "list.js", "manage.js")
 	return s.layout(root, "Your links – "+s.Name, head, fill(manageFile, "Root", root, "Base", s.Base,
 		"Default", s.Default, "Name", s.Name,
 		"Schemes", s.Schemes,

@@ -139,7 +139,7 @@ func TestFilesArePlain(t *testing.T) {
 	for _, name := range assetNames {
 		text := mustRead(name)
 		if m := risky.FindString(text); m != "" && !strings.HasSuffix(name, ".html") &&
-			(name != "drag.js" || m != "javascript:") { // the bookmarklet
+			(name != "bookmarklet.js" || m != "javascript:") { // the bookmarklet
 			t.Errorf("%s has %s", name, m)
 		}
 		if strings.HasSuffix(name, ".html") && (inline.MatchString(text) ||

@@ -1,6 +1,6 @@
 // Edits of links that do nothing if the link has changed since it was read.
 
-import { nameOf, Problem } from "./common.js";
+import { nameOf, Problem } from "./page.js";
 import { api } from "./session.js";
 
 const pathOf = (link) => `api/links/${nameOf(link)}`;

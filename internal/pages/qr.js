@@ -1,7 +1,7 @@
 // The dialog with the QR code of a link.
 
-import { bare, byId, nameOf, say } from "./common.js";
-import { part } from "./parts.js";
+import { part } from "./elements.js";
+import { bare, byId, nameOf, say } from "./page.js";
 
 let link = null;
 

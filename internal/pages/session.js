@@ -1,7 +1,7 @@
 // Who is signed in: with an API key, or with an ID token that oidc.js gets. The key or token is in
 // the session storage of this tab, and nowhere else.
 
-import { bare, busy, byId, call, credential, credentialAt, isBusy, isName, isToken, keepMade, madeHere, most, Problem } from "./common.js";
+import { bare, busy, byId, call, credential, credentialAt, isBusy, isName, isToken, keepMade, madeHere, most, Problem } from "./page.js";
 
 const { issuer } = byId("manage").dataset;
 const names = { draft: "tiney.draft", out: "tiney.out", unclaimed: "tiney.unclaimed", handed: "tiney.handed" };
@@ -77,12 +77,17 @@ function read(name) {
   }
 }
 
-// takeDraft returns what was typed before the provider's page replaced this one. It returns null if
-// somebody else has signed in there.
+// takeDraft returns what keepDraft stored, or null if somebody else has signed in since.
 export function takeDraft() {
   const draft = read(names.draft);
   store(names.draft, null);
   return draft?.owner === me.owner ? draft.typed : null;
+}
+
+// keepDraft stores what is typed before the page is left on purpose, for takeDraft.
+export function keepDraft() {
+  if (me) store(names.draft, { owner: me.owner, typed: session.draft() });
+  session.leaving = true;
 }
 
 // declineClaims notes that somebody in this tab does not want to take over links.
@@ -278,8 +283,7 @@ byId("provider-go").addEventListener("click", async () => {
   try {
     const { begin } = await import("./oidc.js");
     const url = await begin();
-    if (me) store(names.draft, { owner: me.owner, typed: session.draft() });
-    session.leaving = true;
+    keepDraft();
     location.assign(url);
   } catch (problem) {
     busy(button, false);

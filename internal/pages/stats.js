@@ -1,7 +1,7 @@
 // The statistics of a link or of all links.
 
-import { byId, nameOf, say, time } from "./common.js";
-import { act, count, el, figures, number, shares, wrong, zone } from "./parts.js";
+import { act, ago, count, el, figures, number, shares, wrong, zone } from "./elements.js";
+import { byId, nameOf, say, time } from "./page.js";
 import { api, whose } from "./session.js";
 
 let link = null; // the link whose statistics are shown; without an alias: all links
@@ -16,7 +16,7 @@ export function showStats(of) {
   clearTimeout(later);
   byId("stats").hidden = !link;
   byId("stats-tag-field").hidden = Boolean(link?.alias);
-  byId("stats-body").replaceChildren();
+  byId("stats-body").replaceChildren(el("div", { className: "wait" }, el("i"), el("i"), el("i")));
   if (link) load();
 }
 
@@ -43,10 +43,13 @@ async function load(asks = true) {
     const { body } = await api("GET", query(), { asks, has: "series" });
     if (mine !== turn) return;
     draw(body);
+    compare(body);
     // People who have just made a link open it in another tab, and want to see that clicks count.
     if (body.clicks + body.bots === 0 && Date.now() - Date.parse(link.createdAtUtc) < 3_600_000) later = setTimeout(poll, 3000);
   } catch (problem) {
-    if (mine === turn) wrong("stats-problem", problem, () => load());
+    if (mine !== turn) return;
+    byId("stats-body").querySelector(".wait")?.remove();
+    wrong("stats-problem", problem, () => load());
   } finally {
     if (mine === turn) byId("stats-body").removeAttribute("aria-busy");
   }
@@ -97,13 +100,25 @@ function draw(s) {
     el("section", { ariaLabel: name }, el("h3", { textContent: name }), el("ol", { className: "shares" }, ...shares(items, s.clicks))))));
   body.replaceChildren(...parts);
   figures("stats-figures", [["Clicks", s.clicks], ...(s.visitors === null ? [] : [["Daily visitors", s.visitors]]), ["Bots", s.bots],
-    ...(s.referrers === null ? [] : [["Last click", s.lastAtUtc ? time(s.lastAtUtc) : "none"]])]);
+    ...(s.referrers === null ? [] : [["Last click", s.lastAtUtc ? ago(s.lastAtUtc) : "none"]])]);
 }
 
-// scaleOf returns the end of a scale from zero: an even number with one digit that is not zero.
+// compare says how the clicks of so many days differ from those of the days before them.
+async function compare({ clicks }) {
+  const mine = turn;
+  const [days, by] = byId("stats-range").value.split(" ");
+  if (by !== "day" || days === "free" || days > 90 || !clicks) return;
+  const before = query().replace(/from=[^&]*/, `from=${dayBefore(2 * days - 1)}&to=${dayBefore(days)}`);
+  const { body } = await api("GET", before, { asks: false, has: "series" }).catch(() => ({ body: {} }));
+  if (mine !== turn || !body.clicks) return;
+  byId("stats-figures").querySelector("dd").append(" ", el("small", { textContent: `${changes.format(clicks / body.clicks - 1)} on the ${days} days before` }));
+}
+const changes = new Intl.NumberFormat(undefined, { style: "percent", signDisplay: "exceptZero" });
+
+// scaleOf returns the end of a scale from zero: the next even number that is short.
 function scaleOf(most) {
   const power = 10 ** Math.floor(Math.log10(most));
-  return Math.max(2, power * [1, 2, 4, 6, 8, 10].find((n) => n * power >= most));
+  return [1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10].map((n) => Math.round(n * power)).find((n) => n >= most && n % 2 === 0);
 }
 
 // chart returns a figure with a bar for each day or hour. The view box has a width of 10 for each
@@ -126,7 +141,8 @@ function chart({ series, interval }, at, what, title) {
   const peak = series.find((b) => b[what] === most);
   const label = `${title}, by ${unit(interval)}: ${number(all)} in all` + (peak ? `, peak ${number(most)} on ${at.format(new Date(peak.at))}` : "");
   set(svg, { viewBox: `0 0 ${10 * series.length} 100`, preserveAspectRatio: "none", "aria-label": label });
-  const ends = [series[0], series[series.length >> 1], series.at(-1)];
+  const marks = Math.min(series.length, interval === "hour" ? 3 : 5);
+  const marked = Array.from({ length: marks }, (_, i) => series[Math.round(i * (series.length - 1) / Math.max(1, marks - 1))]);
   const value = el("span", { className: "value" });
   const words = (i) => `${at.format(new Date(series[i].at))}: ${number(series[i][what])}`;
   const range = el("input", { type: "range", min: 0, max: series.length - 1, value: series.length - 1, ariaLabel: `${title}: one ${interval}`, ariaValueText: words(series.length - 1) });
@@ -149,8 +165,8 @@ function chart({ series, interval }, at, what, title) {
   range.addEventListener("blur", () => tell(null));
   return el("figure", { className: `chart ${what}` },
     el("figcaption", {}, `${title}, by ${unit(interval)}`, value),
-    el("div", { className: "plot" }, el("div", { className: "scale", ariaHidden: "true" }, ...[scale, scale / 2, 0].map((n) => el("span", { textContent: number(n) }))),
-      svg, el("p", { className: "axis" }, ...ends.map((b) => el("span", { textContent: at.format(new Date(b.at)) }))), range));
+    el("div", { className: "plot" }, svg, el("div", { className: "scale", ariaHidden: "true" }, ...[scale, scale / 2, 0].map((n) => el("span", { textContent: number(n) }))),
+      el("p", { className: "axis" }, ...marked.map((b) => el("span", { textContent: at.format(new Date(b.at)) }))), range));
 }
 
 function table({ series, interval }, at) {

@@ -8,6 +8,8 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"tiney/internal/testing/testutil"
 )
 
 // box returns the left and the right edge and the height of an element.
@@ -228,28 +230,221 @@ func TestStatisticsOfDays(t *testing.T) {
 // A change of many links is a few calls, so that the next ones are within the limit, too.
 func TestManyLinksAreChangedInAFewCalls(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory", "RATE_API_PER_MINUTE=40")
+	s := serve(t, "TABLE_CONNECTION=memory", "RATE_API_PER_MINUTE=60")
 	ada := s.keyOf(t, "ada")
 	var file strings.Builder
-	for i := range 100 {
-		fmt.Fprintf(&file, `{"alias":"n%02d","longUrl":"https://example.com/%d"}`+"\n", i, i)
+	for i := range 300 {
+		fmt.Fprintf(&file, `{"alias":"n%03d","longUrl":"https://example.com/%d"}`+"\n", i, i)
 	}
 	s.as(t, ada, "POST", "/api/import", file.String())
 	p := s.manage(t, ada)
-	p.GoTo("#/?order=oldest", "#list-count", "100 links")
+	p.GoTo("#/", "#list-count", "50+ links")
 	p.Click("#list-rows [data-part=pick]")
 	for _, what := range []string{"disable", "enable", "delete"} {
 		p.Await("#picked-all", "Select all")
-		p.Click("#picked-all")
-		p.Await("#picked-count", "First 100 selected")
+		p.Click("#picked-all") // also those that are not listed yet
+		p.Await("#picked-count", "300 links selected")
 		p.choose("#picked-what", what)
 		p.Click("#picked-go")
-		p.Await("#toast", "100 links "+what+"d")
+		p.Await("#toast", "300 links "+what+"d")
 	}
 	p.Click("#picked-undo")
-	p.Await("#toast", "Undone: 100 links restored")
-	if got := s.as(t, ada, "GET", "/api/links/n42", ""); got["deletedAtUtc"] != nil ||
+	p.Await("#toast", "Undone: 300 links restored")
+	if got := s.as(t, ada, "GET", "/api/links/n042", ""); got["deletedAtUtc"] != nil ||
 		got["disabled"] != false {
 		t.Errorf("got %v", got)
+	}
+}
+
+// What was typed stays when people go back while the link loads again, and where a view cannot be
+// loaded.
+func TestTypedTextStays(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "TABLE_CONNECTION=memory")
+	ada := s.keyOf(t, "ada")
+	s.put(t, ada, "mine", "")
+	p := s.manage(t, ada)
+	p.openLink("mine")
+	p.Fill("#title", "typed")
+	Eval[any](p, "history.back()")
+	p.Await("#list-rows", "/mine")
+	p.Hold("GET")
+	Eval[any](p, "history.forward()")
+	p.AwaitTrue("window.release && " + find("#link-wait") + ".checkVisibility()")
+	Eval[any](p, "history.back()")
+	p.AwaitTrue(find("#list") + ".checkVisibility()")
+	p.Release()
+	stays := func(where string) {
+		t.Helper()
+		p.GoTo("#/link/mine?edit", "#link-short", "/mine")
+		p.AwaitTrue(find("#form") + ".checkVisibility()")
+		if got := p.Value("#title"); got != "typed" {
+			t.Errorf("%s: the title is %q", where, got)
+		}
+	}
+	stays("back, forward, back")
+	p.Offline(true)
+	p.GoTo("#/keys", "#failed-problem", "Try again in a moment")
+	p.Offline(false)
+	p.Go(func() { p.Click("#failed-problem button") })
+	p.AwaitTrue(find("#key-new") + "?.checkVisibility()")
+	stays("a view that could not be loaded")
+	// Escape leaves a form in which nothing is typed, and no other.
+	p.Press(kb.Escape)
+	p.AwaitTrue(find("#form") + ".checkVisibility()")
+	p.Click("#discard")
+	p.Press(kb.Escape)
+	p.wantFocus("link-edit")
+	p.AwaitTrue("!" + find("#form") + ".checkVisibility()")
+}
+
+func TestWhatANewLinkLeadsTo(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "TABLE_CONNECTION=memory")
+	p := s.manage(t, s.keyOf(t, "ada"))
+	p.GoTo("#/new", "#link-title", "New link")
+	p.wantFocus("longUrl")
+	p.Press("https://example.com/")
+	p.Click(`[data-days="30"]`)
+	p.wantFocus("expiresAtUtc")
+	if days := Eval[float64](p, `(new Date(`+find("#expiresAtUtc")+
+		`.value) - Date.now()) / 86_400_000`); days < 29.9 || days > 30.1 {
+		t.Errorf("the link ends in %g days", days)
+	}
+	p.Click("#save")
+	p.wantFocus("link-copy")
+	p.Press(kb.Enter)
+	p.AwaitTrue(find("#link-copy") + `.textContent === "Copied ✓"`)
+	p.AwaitTrue(find("#link-copy") + `.textContent === "Copy"`)
+}
+
+// Statistics show no numbers before these are there. Then they are compared with those of the days
+// before.
+func TestStatisticsWhileTheyLoad(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "TABLE_CONNECTION=memory", "CLICKS_FLUSH_SECONDS=1")
+	ada := s.keyOf(t, "ada")
+	s.put(t, ada, "mine", "")
+	for range 3 {
+		s.visit(t, "mine", firefox, "https://news.example/")
+	}
+	testutil.Eventually(t, "the clicks are counted", func() bool {
+		return s.as(t, ada, "GET", "/api/links/mine/stats", "")["clicks"] == 3.0
+	})
+	p := s.manage(t, ada)
+	Eval[any](p, `(() => { const real = fetch; window.fetch = async (url, options) => { `+
+		`if (!String(url).includes("/api/stats/links")) return real(url, options); `+
+		`if (String(url).includes("&to=")) return new Response('{"series":[],"clicks":2}'); `+
+		`await new Promise((go) => { window.go = go; }); return real(url, options); }; })()`)
+	p.GoTo("#/clicks", "#link-title", "Statistics")
+	p.AwaitTrue("window.go && " + find("#stats-body .wait") + ".checkVisibility()")
+	if got := p.Text("#stats-body"); got != "" {
+		t.Errorf("before the response it says %q", got)
+	}
+	Eval[any](p, "go()")
+	p.Await("#stats-figures", "+50% on the 30 days before")
+	p.Check("statistics that are compared")
+}
+
+func TestAFileThatIsDropped(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "TABLE_CONNECTION=memory")
+	p := s.manage(t, s.keyOf(t, "ada"))
+	p.GoTo("#/move", "#import-title", "Import")
+	Eval[any](p, `(() => { const dataTransfer = new DataTransfer(); dataTransfer.items.add(new File([`+
+		`"alias,longUrl\na,https://example.com/\na b,https://example.com/\n"], "links.csv")); for (const `+
+		`type of ["dragover", "drop"]) if (`+find("#import")+`.dispatchEvent(new DragEvent(type, `+
+		`{ dataTransfer, bubbles: true, cancelable: true }))) throw new Error(type); })()`)
+	p.Click("#import-check")
+	p.Await("#import-go", "Import 1 link")
+	p.Await("#import-rows", "a b") // beside what is wrong with it
+	p.Click("#import-go")
+	p.Await("#import-links", "Show the link")
+	p.Click("#import-links")
+	p.Await("#list-count", "1 link")
+}
+
+// What belongs together is in line, and paper has what the numbers are of.
+func TestInLine(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "TABLE_CONNECTION=memory", "CLICKS_FLUSH_SECONDS=1")
+	ada := s.keyOf(t, "ada")
+	s.put(t, ada, "mine", "")
+	s.visit(t, "mine", firefox, "https://news.example/")
+	s.visit(t, "mine", "curl/8.0", "")
+	testutil.Eventually(t, "the clicks are counted", func() bool {
+		stats := s.as(t, ada, "GET", "/api/links/mine/stats", "")
+		return stats["clicks"] == 1.0 && stats["bots"] == 1.0
+	})
+	p := s.manage(t, ada)
+	p.Size(1280, 850)
+	// left and bottom are those of the text or the border of elements, in pixels.
+	in := func(edge string, selectors ...string) {
+		t.Helper()
+		want := 0.0
+		for i, selector := range selectors {
+			at := Eval[float64](p, `(() => { const e = `+find(selector)+`, range = document.createRange(); `+
+				`range.selectNodeContents(e); return (e.matches("svg, img, input, select, dl") ? e : `+
+				`range).getBoundingClientRect().`+edge+`; })()`)
+			if i == 0 {
+				want = at
+			} else if at < want-1 || at > want+1 {
+				t.Errorf("%s of %s is at %g, that of %s at %g", edge, selector, at, selectors[0], want)
+			}
+		}
+	}
+	p.Await("#list-rows .clicks", "click")
+	in("left", "#list-columns > :nth-child(2)", "#list-rows .what > a > :last-child")
+	p.GoTo("#/link/mine", "#stats-body", "news.example")
+	in("left", "#stats-title", "#stats-figures", ".clicks figcaption", ".clicks svg", ".bots svg")
+	in("right", ".clicks svg", ".bots svg")
+	print := emulation.SetEmulatedMediaParams{Media: "print"}
+	if _, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, print); err != nil {
+		t.Fatal(err)
+	}
+	for _, selector := range []string{"#link-title", "#link-short", "#stats-title", "#stats-range"} {
+		if !Eval[bool](p, find(selector)+".checkVisibility()") {
+			t.Errorf("%s is not printed", selector)
+		}
+	}
+	p.GoTo("#/", "#list-title", "Links")
+	p.AwaitTrue(find("#list-rows .host") + ".getBoundingClientRect().width > 10")
+	print.Media = ""
+	if _, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, print); err != nil {
+		t.Fatal(err)
+	}
+	p.GoTo("#/new", "#many-open", "Many at once")
+	p.Click("#many-open")
+	in("bottom", "#many-name", "#many-tags")
+}
+
+// Fingers need targets of 24 pixels at least.
+func TestTouchTargets(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "TABLE_CONNECTION=memory")
+	ada := s.keyOf(t, "ada")
+	s.put(t, ada, "mine", `,"tags":["one","two"],"title":"Mine"`)
+	p := s.manage(t, ada)
+	phone := emulation.SetDeviceMetricsOverrideParams{Width: 390, Height: 850, DeviceScaleFactor: 1,
+		Mobile: true}
+	if _, err := chromedp.Call(p.ctx, emulation.SetDeviceMetricsOverride, phone); err != nil {
+		t.Fatal(err)
+	}
+	touch := emulation.SetTouchEmulationEnabledParams{Enabled: true}
+	if _, err := chromedp.Call(p.ctx, emulation.SetTouchEmulationEnabled, touch); err != nil {
+		t.Fatal(err)
+	}
+	p.AwaitTrue(`matchMedia("(pointer: coarse)").matches`)
+	for hash, selector := range map[string]string{"#/": "#list-rows", "#/link/mine?edit": "#form",
+		"#/keys": "#keys-rows"} {
+		p.GoTo(hash, selector, "")
+		p.AwaitTrue(find(selector) + `.checkVisibility() && ` + find(selector) + `.clientHeight > 40`)
+		if small := Eval[[]string](p, `[...document.querySelectorAll("main :is(a, button, input, `+
+			`select, summary)")].filter((e) => e.checkVisibility({ visibilityProperty: true }) && `+
+			`!e.closest("p")).map((e) => [e.outerHTML.slice(0, 80), e.getBoundingClientRect()])`+
+			`.filter(([, r]) => r.width && Math.min(r.width, r.height) < 24)`+
+			`.map(([html, r]) => html + " " + r.width + " x " + r.height)`); len(small) > 0 {
+			t.Errorf("at %s are small targets: %s", hash, strings.Join(small, "\n"))
+		}
 	}
 }

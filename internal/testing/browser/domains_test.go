@@ -98,7 +98,7 @@ func TestManageDomains(t *testing.T) {
 	if got := p.Text("#prefix"); got != host+"/" {
 		t.Errorf("the alias follows %s", got)
 	}
-	for _, box := range []string{"#forward", "#forward-path"} {
+	for _, box := range []string{"#options summary", "#forward", "#forward-path"} {
 		p.to(box)
 		p.Press(" ")
 	}
@@ -225,8 +225,10 @@ func TestManageExtraSchemes(t *testing.T) {
 	p.Fill("#longUrl", "tel:12345")
 	p.Press(kb.Enter)
 	p.Await("#link-long", "tel:12345")
-	p.to("#forward")
-	p.Press(" ")
+	for _, box := range []string{"#options summary", "#forward"} {
+		p.to(box)
+		p.Press(" ")
+	}
 	p.Click("#save")
 	p.Await("#forward-error", "Only a link to an http or https URL")
 	p.wantFocus("forward")

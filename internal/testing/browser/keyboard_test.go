@@ -206,8 +206,8 @@ func TestManageKeyboard(t *testing.T) {
 	names = strings.Join(p.tour("a link"), ", ")
 	if want := "tiney/, sign-out, Links, Statistics, API keys, Import, export, link-back, link-short, " +
 		"link-copy, link-edit, link-preview, link-disable, link-delete, link-svg, link-png, " +
-		"link-code, stats-range, stats-again, stats-csv, Edit, longUrl, title, Remove the tag one, Remove the tag two, new-tag, expiresAtUtc, never, " +
-		"statusCode, Campaign (utm parameters), forward, forward-path, save, discard, History"; names != want {
+		"link-code, stats-range, stats-again, stats-csv, Edit, longUrl, title, Remove the tag one, Remove the tag two, new-tag, expiresAtUtc, 7 days, 30 days, 90 days, never, " +
+		"Campaign (utm parameters), More options, save, discard, History"; names != want {
 		t.Errorf("the order is %s", names)
 	}
 	p.to(`[aria-label="Remove the tag one"]`)

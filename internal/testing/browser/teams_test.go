@@ -242,6 +242,10 @@ func TestManageLinksOfAGroup(t *testing.T) {
 	admin.Await("#list-empty", "No clicks in the last")
 	admin.Fill("#owner", "")
 	admin.Await("#list-rows", "/handbook") // of everybody
+	if !Eval[bool](admin, find("#q")+".disabled && "+find("#tag")+".disabled && "+find("#state")+
+		".disabled") {
+		t.Error("filters look as if they did something")
+	}
 	admin.Click(`#tabs [href="#/keys"]`)
 	admin.Await("#keys-rows", ops+" · ")
 	admin.Fill("#key-owner", ops)

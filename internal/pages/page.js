@@ -1,5 +1,8 @@
-// What the pages share: calls of the API, and small parts of a page. No text from elsewhere becomes
-// markup: texts are set as textContent, and the policy of the pages refuses everything else.
+// What every page needs: calls of the API, the links that this browser has made, and short texts. No
+// text from elsewhere becomes markup: texts are set as textContent, and the policy of the pages refuses
+// everything else.
+
+export const byId = (id) => document.getElementById(id);
 
 // The service's own URL, with any path that a proxy in front puts before its paths.
 const root = new URL("../", import.meta.url);
@@ -13,8 +16,6 @@ export const { default: defaultDomain, domain, main, schemes } = document.queryS
 export const nameOf = ({ alias, domain }) => (domain && (domain !== defaultDomain || /^bulk$/i.test(alias)) ? `${alias}@${domain}` : alias);
 export const isName = /^[\w-]{1,100}(@[a-z0-9._:[\]-]{1,259})?$/;
 export const isToken = /^tnc_\w{43}$/;
-
-export const byId = (id) => document.getElementById(id);
 
 // Problem is the error of a call: a problem (RFC 9457) of the API. Its status is 0 if there was no
 // response. After so many seconds another call may succeed.
@@ -113,7 +114,8 @@ export function say(text) {
   toastEnds = setTimeout(() => { toast.textContent = ""; }, 4000);
 }
 
-export async function copy(text) {
+// copy puts a text into the clipboard. A button that has a text only says so.
+export async function copy(text, button) {
   try {
     await navigator.clipboard.writeText(text);
   } catch { // not allowed, or not a secure context: an intranet's service may have no certificate
@@ -128,6 +130,11 @@ export async function copy(text) {
     if (!copied) return say("The browser does not allow that. Select the link, and copy it.");
   }
   say("Copied");
+  if (!button || button.textContent === "Copied ✓") return;
+  const [before, { width }] = [button.textContent, button.getBoundingClientRect()];
+  button.style.minWidth = `${width}px`;
+  button.textContent = "Copied ✓";
+  setTimeout(() => { button.textContent = before; }, 2000);
 }
 
 // busy shows that a button is at work. The button is not disabled, so that it keeps the focus;

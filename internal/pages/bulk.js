@@ -1,14 +1,14 @@
 // What can be done to several links of the list at once.
 
-import { bare, byId, nameOf, say } from "./common.js";
-import { changed } from "./list.js";
-import { count, el, fromField, part, split, wait } from "./parts.js";
+import { count, el, fromField, number, part as load, patiently, split, tries } from "./elements.js";
+import { bare, byId, nameOf, say } from "./page.js";
 import { api } from "./session.js";
 
-const most = 100; // links at once
-const tries = 5; // of a call that is to be repeated later
+const most = 1000; // links at once
+const part = 100; // links in a call, the most that the service takes
 
 let linksOf = () => []; // the links of the list
+let readUpTo, changed; // of the list (see list.js)
 let last = null; // the index of the row that was picked last
 let undoes = []; // jobs that take back what was done last
 let running = false;
@@ -16,7 +16,7 @@ let stopped = false;
 
 const list = byId("list-rows");
 const boxes = () => [...list.querySelectorAll("[data-part=pick]")];
-const ready = part("./select.html").then(() => {
+const ready = load("./bulk.html").then(() => {
   byId("list-count").parentElement.before(byId("picked"));
   byId("picked-what").addEventListener("change", () => {
     byId("picked-wrong").textContent = "";
@@ -29,18 +29,25 @@ const ready = part("./select.html").then(() => {
     show();
     byId("list-title").focus();
   });
-  byId("picked-all").addEventListener("click", () => { boxes().forEach((box, i) => { box.checked = i < most; }); show(); });
+  byId("picked-all").addEventListener("click", async () => {
+    await readUpTo(most);
+    boxes().forEach((box, i) => { box.checked = i < most; });
+    show();
+  });
   byId("picked-stop").addEventListener("click", () => { stopped = true; });
   byId("picked-undo").addEventListener("click", undo);
   byId("picked").addEventListener("submit", (event) => { event.preventDefault(); if (!running) go(); });
   list.addEventListener("fresh", show);
+  list.addEventListener("keydown", ({ key, target }) => {
+    if (key === "Escape" && !running && target.ariaExpanded !== "true") byId("picked-none").click();
+  });
   offer();
 });
 
 // pick is called when a box was checked or unchecked. With the Shift key, all boxes from the one
 // before to this one follow.
-export async function pick(box, links) {
-  linksOf = links;
+export async function pick(box, theList) {
+  ({ links: linksOf, readUpTo, changed } = theList);
   await ready;
   const all = boxes();
   const at = all.indexOf(box);
@@ -68,8 +75,7 @@ function show() {
   byId("picked-none").hidden = running;
   const hides = byId("picked").hidden = n === 0 && !running && undoes.length === 0 && !byId("picked-failed").children.length;
   document.documentElement.toggleAttribute("data-picks", !hides);
-  byId("picked-count").textContent = n === most ? `First ${most} selected` : n ? `${count(n, "link")} selected` : "Nothing is selected";
-  byId("picked-all").textContent = linksOf().length > most ? `Select the first ${most}` : "Select all";
+  byId("picked-count").textContent = n === most ? `First ${number(most)} selected` : n ? `${count(n, "link")} selected` : "Nothing is selected";
   offer();
   byId("picked-undo").hidden = undoes.length === 0 || running;
   byId("picked-stop").hidden = !running;
@@ -85,20 +91,9 @@ function offer() {
     ?? byId("picked-what").selectedOptions[0].textContent;
 }
 
-// send edits links in one call, as often as the service asks to wait. It returns the results, or null
-// if somebody stops.
-async function send(links) {
-  for (let n = 1; ; n++) {
-    try {
-      return (await api("PATCH", "api/links/bulk", { body: { links }, seconds: 40, has: "results" })).body.results;
-    } catch (problem) {
-      if (problem.status !== 429 && (problem.status !== 503 || n === tries)) throw problem;
-      await wait(problem.after, (text) => { byId("picked-says").textContent = text; }, () => stopped);
-      byId("picked-says").textContent = "";
-      if (stopped) return null;
-    }
-  }
-}
+// send edits links in one call. It returns the results, or null if somebody stops.
+const send = (links) => patiently(() => api("PATCH", "api/links/bulk", { body: { links }, seconds: 40, has: "results" }).then(({ body }) => body.results),
+  (text) => { byId("picked-says").textContent = text; }, () => stopped);
 
 // work does jobs, each of which is about a link. A job has an edit, or a plan, which gets the link as
 // it is now and returns an edit, or null if there is nothing to do. Its edit does nothing if the link
@@ -111,42 +106,47 @@ async function work(jobs) {
   stopped = false;
   byId("picked-failed").replaceChildren();
   show();
-  let left = new Set(jobs);
-  const end = (job, problem) => {
-    left.delete(job);
-    progress.value++;
-    if (problem !== undefined) failed.push([job.link, problem]);
-  };
-  for (let n = 1; left.size; n++) {
+  const queue = [...jobs];
+  let over; // why nothing more is sent: a problem, or null after a stop
+  while (queue.length) {
+    const open = new Set(queue.splice(0, part));
+    const end = (job, problem) => {
+      open.delete(job);
+      progress.value++;
+      if (problem !== undefined) failed.push([job.link, problem]);
+    };
     // each calls does with the results that are no problem.
-    const each = async (some, edits, does) => {
-      const results = some.length ? await send(edits) : [];
-      if (!results) return [...left].forEach((job) => end(job, null));
+    const each = async (some, editOf, does) => {
+      if (!some.length) return;
+      const results = stopped ? null : await send(some.map((job) => ({ alias: nameOf(job.link), ...editOf(job) })));
+      if (!results) return void (over = null);
       some.forEach((job, i) => {
         const { problem } = results[i];
-        if (!problem) does(job, results[i]);
-        else if (n === tries || problem.status !== 503 && (problem.status !== 412 || !job.plan)) end(job, problem);
+        if (!problem) return does(job, results[i]);
+        job.calls = (job.calls ?? 0) + 1;
+        if (job.calls === tries || problem.status !== 503 && (problem.status !== 412 || !job.plan)) return end(job, problem);
+        open.delete(job);
+        queue.push(job);
       });
     };
-    const ready = [...left].filter((job) => !job.plan);
-    const planned = [...left].filter((job) => job.plan);
+    const ready = [...open].filter((job) => !job.plan);
     try {
-      await each(planned, planned.map(({ link }) => ({ alias: nameOf(link) })), (job, { link, etag }) => {
+      await each([...open].filter((job) => job.plan), () => ({}), (job, { link, etag }) => {
         const edit = job.plan(job.was = link);
         if (!edit) return end(job);
         job.edit = { ifMatch: etag, ...edit };
         ready.push(job);
       });
-      await each(ready, ready.map(({ link, edit }) => ({ alias: nameOf(link), ...edit })), (job, { link, etag }) => {
+      await each(ready, ({ edit }) => edit, (job, { link, etag }) => {
         changed(link);
         job.done?.(job.was, etag);
         end(job);
       });
     } catch (problem) {
       if (!("status" in problem)) throw problem; // a bug in these scripts
-      [...left].forEach((job) => end(job, problem));
+      over = problem;
     }
-    if (stopped) [...left].forEach((job) => end(job, null));
+    if (over !== undefined) [...open, ...queue.splice(0)].forEach((job) => end(job, over));
   }
   running = false;
   progress.hidden = true;

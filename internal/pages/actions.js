@@ -1,12 +1,12 @@
 // What the buttons in a row of the list do.
 
-import { nameOf, say } from "./common.js";
-import { act } from "./parts.js";
-import { changed } from "./list.js";
+import { act } from "./elements.js";
+import { nameOf, say } from "./page.js";
 import { api } from "./session.js";
 
-// rowDoes does what a button is for. It returns the button of the row to go on with, or "".
-export async function rowDoes(what, link, button) {
+// rowDoes does what a button is for, and tells the list what changed. It returns the button of the row
+// to go on with, or "".
+export async function rowDoes(what, link, button, changed) {
   const path = `api/links/${nameOf(link)}`;
   if (what === "qr") {
     const { showQR } = await import("./qr.js");

@@ -1,6 +1,6 @@
 // Small parts of /manage.
 
-import { busy, byId, isBusy, time } from "./common.js";
+import { busy, byId, isBusy, time } from "./page.js";
 import { choosy, domains, follow, me, ownerText } from "./session.js";
 
 // el returns a new element with properties and children. It skips children that are null.
@@ -17,11 +17,24 @@ export const count = (n, one) => `${number(n)} ${one}${n === 1 ? "" : "s"}`;
 // split returns the parts of a text that are not empty, such as tags between commas.
 export const split = (text, by) => text.split(by).map((one) => one.trim()).filter(Boolean);
 
-// wait waits as long as the service asks to, unless stopped() is true. It says how long that takes.
-export async function wait(seconds, says, stopped) {
-  for (let left = Math.max(1, seconds); left > 0 && !stopped(); left--) {
-    says(`The service asks to wait. It goes on in ${count(left, "second")}.`);
-    await new Promise((resolve) => setTimeout(resolve, 1000));
+export const tries = 5; // of a call while storage does not respond
+
+// patiently repeats a call while the service asks to wait, and says how long that takes. A call that
+// is too early for a limit (429) does not count as a try. patiently returns null if stopped() is true
+// after a wait.
+export async function patiently(call, says, stopped) {
+  for (let n = 1;;) {
+    try {
+      return await call();
+    } catch (problem) {
+      if (problem.status !== 429 && (problem.status !== 503 || n++ === tries)) throw problem;
+      for (let left = Math.max(1, problem.after); left > 0 && !stopped(); left--) {
+        says(`The service asks to wait. It goes on in ${count(left, "second")}.`);
+        await new Promise((resolve) => setTimeout(resolve, 1000));
+      }
+      says("");
+      if (stopped()) return null;
+    }
   }
 }
 
@@ -94,6 +107,7 @@ export function blame(form, problem) {
   const field = form.elements.namedItem({ "alias-taken": "alias", "target-disabled": "longUrl" }[problem.kind] ?? problem.field.split(".")[0]);
   if (!field) return false;
   field.setAttribute("aria-invalid", "true");
+  if (field.closest("details")) field.closest("details").open = true;
   byId(`${field.id}-error`).textContent = problem.message;
   field.focus();
   return true;
@@ -163,8 +177,17 @@ export function shares(items, all) {
   });
 }
 
-// figures fills a description list with terms and their values.
+// figures fills a description list with terms and their values: numbers, texts or elements.
 export function figures(id, all) {
   byId(id).replaceChildren(...all.map(([term, value]) => el("div", {}, el("dt", { textContent: term }),
-    el("dd", { textContent: typeof value === "number" ? number(value) : value, className: typeof value === "number" ? "" : "text" }))));
+    el("dd", { className: typeof value === "number" ? "" : "text" }, typeof value === "number" ? number(value) : value))));
+}
+
+const spans = new Intl.RelativeTimeFormat(undefined, { numeric: "auto", style: "short" });
+
+// ago returns an element that says how long ago a time was. Its title is the time.
+export function ago(utc) {
+  const seconds = Math.max(0, (Date.now() - Date.parse(utc)) / 1000);
+  const [unit, length] = [["day", 86_400], ["hour", 3600], ["minute", 60]].find(([, length]) => seconds >= length) ?? ["second", 1];
+  return el("time", { dateTime: utc, title: time(utc), textContent: seconds < 30 * 86_400 ? spans.format(-Math.floor(seconds / length), unit) : time(utc) });
 }

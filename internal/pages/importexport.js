@@ -1,12 +1,12 @@
 // Import and export of many links.
 
-import { byId, say } from "./common.js";
-import { count, el, number, wait } from "./parts.js";
-import { api, whose } from "./session.js";
+import { count, el, number, patiently } from "./elements.js";
+import { byId, say } from "./page.js";
+import { changed } from "./list.js";
+import { api, to, whose } from "./session.js";
 
 const partSize = 1000; // records in a call, the most that the service takes
 const partBytes = 3.5 * 2 ** 20; // of 4 MiB
-const tries = 8; // of a call that is to be repeated later
 const shown = 500; // rows of results at once
 
 let filters = new URLSearchParams(); // of an export
@@ -128,18 +128,6 @@ function split(text) {
   return parts;
 }
 
-// patiently repeats a call while the service asks to wait.
-async function patiently(says, call) {
-  for (let n = 1; ; n++) {
-    try {
-      return await call();
-    } catch (problem) {
-      if (![429, 503].includes(problem.status) || n === tries || stopped) throw problem;
-      await wait(problem.after, says, () => stopped);
-    }
-  }
-}
-
 const send = (part, format, dryRun) => api("POST", `api/import?${new URLSearchParams({ format, dryRun, ...(byId("import-domain").value && { domain: byId("import-domain").value }) })}${owner()}`,
   { raw: part.text, headers: { "Content-Type": "text/plain" }, seconds: 60, has: "results" });
 
@@ -165,7 +153,12 @@ async function run(dryRun) {
     says(`${number(progress.value)} of ${count(all, "link")} ${verb}…`);
     try {
       for (let n = 1; ; n++) {
-        const { body } = await patiently(says, () => send(part, file.format, dryRun));
+        const response = await patiently(() => send(part, file.format, dryRun), says, () => stopped);
+        if (!response) {
+          ends = part;
+          break;
+        }
+        const { body } = response;
         file.format = body.format;
         byId("import-format").value = body.format;
         const late = body.results.some(({ status }) => status === 503);
@@ -188,6 +181,11 @@ async function run(dryRun) {
   says(!done && !stopped ? "" : `${count(done, "link")} ${verb}: ${number(made)} ${dryRun ? "would be made" : "made"}, ${number(done - made - failed())} there already, ${number(failed())} with a problem.`
     + (ends ? ` Left are the lines from ${number(ends.first)} to ${number(file.parts.at(-1).last)}.` : ""));
   show();
+  const shows = byId("import-links");
+  shows.hidden = dryRun || !made;
+  shows.href = to("");
+  shows.textContent = made === 1 ? "Show the link" : `Show the ${count(made, "link")}`;
+  if (made) changed(null); // the list is read again
   return ends;
 }
 
@@ -242,6 +240,14 @@ byId("import").addEventListener("input", ({ target }) => {
   byId("import-wrong").textContent = "";
   if (target.id === "import-file") byId("import-format").value = "auto";
 });
+for (const what of ["dragover", "drop"]) byId("import").addEventListener(what, (event) => {
+  if (!event.dataTransfer.types.includes("Files")) return;
+  event.preventDefault(); // or else the browser would show the file
+  if (what !== "drop" || !byId("import-stop").hidden) return;
+  byId("import-file").files = event.dataTransfer.files;
+  byId("import-text").value = "";
+  byId("import-file").dispatchEvent(new Event("input", { bubbles: true }));
+});
 byId("import-go").addEventListener("click", async () => {
   await run(false);
   byId("import-check").focus();
@@ -276,8 +282,10 @@ byId("export").addEventListener("submit", async (event) => {
   let links = 0;
   try {
     for (let next = `format=${format}&${filters}${owner()}`; next && !stopped;) {
-      const { body, headers } = await patiently((text) => { byId("export-says").textContent = text; },
-        () => api("GET", `api/export?${next}`, { seconds: 60, read: (text) => ({ text }), has: "text" }));
+      const response = await patiently(() => api("GET", `api/export?${next}`, { seconds: 60, read: (text) => ({ text }), has: "text" }),
+        (text) => { byId("export-says").textContent = text; }, () => stopped);
+      if (!response) break;
+      const { body, headers } = response;
       const lines = format === "ndjson" ? body.text.match(/.+\n/g) ?? [] : records(body.text).map(([, record]) => record);
       links += Math.max(0, lines.length - heads);
       parts.push(parts.length ? lines.slice(heads).join("") : body.text);

@@ -1,13 +1,12 @@
 // Many links from many long URLs.
 
-import { byId, copy, say } from "./common.js";
-import { complete } from "./drag.js";
+import { count, el, fromField, number, patiently, split } from "./elements.js";
 import { changed } from "./list.js";
-import { count, el, fromField, number, split, wait } from "./parts.js";
+import { complete } from "./longurl.js";
+import { byId, copy, say } from "./page.js";
 import { api, domains, whose } from "./session.js";
 
 const most = 100; // in a call
-const tries = 5; // of a call that is to be repeated later
 
 let running = false;
 let stopped = false;
@@ -21,16 +20,9 @@ export function open(urls = []) {
   byId("many-urls").focus();
 }
 
-async function send(links) {
-  for (let n = 1; ; n++) {
-    try {
-      return (await api("POST", "api/links/bulk", { body: { links }, seconds: 40, has: "results" })).body.results;
-    } catch (problem) {
-      if (![429, 503].includes(problem.status) || n === tries || stopped) throw problem;
-      await wait(problem.after, (text) => { byId("many-says").textContent = text; }, () => stopped);
-    }
-  }
-}
+const says = (text) => { byId("many-says").textContent = text; };
+const send = (links) => patiently(() => api("POST", "api/links/bulk", { body: { links }, seconds: 40, has: "results" }).then(({ body }) => body.results),
+  says, () => stopped);
 
 byId("many").addEventListener("submit", async (event) => {
   event.preventDefault();
@@ -53,9 +45,10 @@ byId("many").addEventListener("submit", async (event) => {
   let left = urls;
   try {
     while (left.length && !stopped) {
-      byId("many-says").textContent = `${number(made.length)} of ${count(urls.length, "link")} made…`;
+      says(`${number(made.length)} of ${count(urls.length, "link")} made…`);
       const some = left.slice(0, most);
       const results = await send(some.map((url) => ({ longUrl: complete(url), ...common })));
+      if (!results) break; // somebody stopped
       results.forEach(({ link, problem }, i) => (link ? made.push(link) : failed.push([some[i], problem.detail])));
       left = left.slice(some.length);
     }
@@ -70,7 +63,7 @@ byId("many").addEventListener("submit", async (event) => {
   }
   byId("many-urls").value = [...failed.map(([url]) => url), ...left].join("\n");
   byId("many-failed").replaceChildren(...failed.map(([url, why]) => el("li", { textContent: `${url}: ${why}` })));
-  byId("many-says").textContent = `${count(made.length, "link")} made${failed.length ? `. Fix the ${number(failed.length)} left above` : ""}${left.length ? `, ${number(left.length)} left` : ""}.`;
+  says(`${count(made.length, "link")} made${failed.length ? `. Fix the ${number(failed.length)} left above` : ""}${left.length ? `, ${number(left.length)} left` : ""}.`);
   if (made.length) {
     byId("many-short").value = made.map(({ shortUrl }) => shortUrl).join("\n");
     byId("many-made").hidden = false;
@@ -79,7 +72,7 @@ byId("many").addEventListener("submit", async (event) => {
   }
 });
 byId("many-stop").addEventListener("click", () => { stopped = true; });
-byId("many-copy").addEventListener("click", () => copy(byId("many-short").value));
+byId("many-copy").addEventListener("click", () => copy(byId("many-short").value, byId("many-copy")));
 byId("many-urls").addEventListener("input", () => { byId("many-wrong").textContent = ""; });
 byId("many-one").addEventListener("click", () => {
   if (byId("many-urls").value.trim()) say("What you pasted is kept under Many at once");

@@ -455,7 +455,7 @@ func TestManifest(t *testing.T) {
 		}
 		if err := json.Unmarshal(own.Manifest(), &m); err != nil || m.Name != own.Name ||
 			m.Start != start || m.Scope != "../" || m.Share.Action != start ||
-			m.Share.Method != "GET" || len(m.Share.Params) != 3 || len(m.Icons) != 2 {
+			m.Share.Method != "GET" || len(m.Share.Params) != 3 || len(m.Icons) != 3 {
 			t.Errorf("%s, %v", own.Manifest(), err)
 		}
 		for _, icon := range m.Icons {

@@ -38,8 +38,8 @@ const ready = load("./bulk.html").then(() => {
   byId("picked-undo").addEventListener("click", undo);
   byId("picked").addEventListener("submit", (event) => { event.preventDefault(); if (!running) go(); });
   list.addEventListener("fresh", show);
-  list.addEventListener("keydown", ({ key, target }) => {
-    if (key === "Escape" && !running && target.ariaExpanded !== "true") byId("picked-none").click();
+  list.addEventListener("keydown", ({ key }) => {
+    if (key === "Escape" && !running && !byId("picked").hidden && !list.querySelector(".open")) byId("picked-none").click();
   });
   offer();
 });
@@ -106,7 +106,7 @@ async function work(jobs) {
   stopped = false;
   byId("picked-failed").replaceChildren();
   show();
-  const queue = [...jobs];
+  const queue = jobs.map((job) => Object.assign(job, { calls: 0 }));
   let over; // why nothing more is sent: a problem, or null after a stop
   while (queue.length) {
     const open = new Set(queue.splice(0, part));
@@ -123,8 +123,7 @@ async function work(jobs) {
       some.forEach((job, i) => {
         const { problem } = results[i];
         if (!problem) return does(job, results[i]);
-        job.calls = (job.calls ?? 0) + 1;
-        if (job.calls === tries || problem.status !== 503 && (problem.status !== 412 || !job.plan)) return end(job, problem);
+        if (++job.calls === tries || problem.status !== 503 && (problem.status !== 412 || !job.plan)) return end(job, problem);
         open.delete(job);
         queue.push(job);
       });

@@ -202,9 +202,10 @@ function watch() {
 function more(focuses) {
   if (!adding && cursor) load(new URLSearchParams(loaded), true, focuses);
 }
-// readUpTo reads on until the list has n links, or all that there are.
+// readUpTo reads on until the list has n links, or all that there are, unless somebody stops it.
 async function readUpTo(n) {
-  while (cursor && links.length < n && !byId("list-problem").textContent) await load(new URLSearchParams(loaded), true);
+  const query = loaded;
+  while (loaded === query && cursor && links.length < n && !stopped && !byId("list-problem").textContent) await load(new URLSearchParams(query), true);
 }
 byId("list-more").addEventListener("click", () => more(true));
 byId("list-stop").addEventListener("click", () => { stopped = true; });

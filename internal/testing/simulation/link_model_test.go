@@ -416,8 +416,14 @@ func links(history []event) map[string][]event {
 		e.status, e.told = 0, view{}
 		for a := range of[*e.change.url] {
 			// It may have been given this link. Or it may have marked this link as shared without
-			// getting a response from storage, and then have been given another link.
-			if !known || a != given && e.mayHaveGiven(a, history) {
+			// getting a response from storage, and then have been given another link. Or it was
+			// given this link, and has given it a later end twice: the index had moved meanwhile,
+			// so it began anew, and somebody else had set an earlier end in between.
+			if !known || a != given && e.mayHaveGiven(a, history) ||
+				a == given && slices.ContainsFunc(history, func(w event) bool {
+					return w.alias == a && w.op == "edit" && w.change.end != nil &&
+						w.call <= e.ret && e.call <= w.done()
+				}) {
 				parts[a] = append(parts[a], e)
 			}
 		}

@@ -110,7 +110,7 @@ func TestFilledInFromElsewhere(t *testing.T) {
 		"看www.example.com、": "www.example.com", "“www.example.com/a”b": "www.example.com/a",
 	} {
 		if got := Eval[string](m, `import([...document.querySelectorAll("link[rel=modulepreload]")][0]`+
-			`.href.replace("common", "drag")).then(({ given }) => given({ search: "?text=" + `+
+			`.href.replace("page", "longurl")).then(({ given }) => given({ search: "?text=" + `+
 			`encodeURIComponent(`+quote(text)+`), hash: "" }).longUrl)`); got != want {
 			t.Errorf("%q has %q, want %q", text, got, want)
 		}
@@ -191,7 +191,7 @@ func TestManageTabs(t *testing.T) {
 	// A tab that was elsewhere meanwhile is signed out when it comes back, whatever page it opens.
 	home.Open(s.url)
 	if got := Eval[string](home, `import(performance.getEntriesByType("resource").map((e) => `+
-		`e.name).find((name) => name.includes("/common."))).then((m) => `+
+		`e.name).find((name) => name.includes("/page."))).then((m) => `+
 		`String(m.credential()))`); got != "null" {
 		t.Errorf("another page of the service has %s", got)
 	}

@@ -243,13 +243,13 @@ func TestPastedURLs(t *testing.T) {
 	}
 	p.Open(s.url)
 	p.wantFocus("url")
-	if wrong := Eval[string](p, `import(document.querySelector("link[rel=modulepreload]").href.replace("common", "drag"))`+
+	if wrong := Eval[string](p, `import(document.querySelector("link[rel=modulepreload]").href.replace("page", "longurl"))`+
 		`.then(({ complete }) => Object.entries(`+string(data)+`).filter(([text, want]) => `+
 		`complete(text) !== want).map(([text]) => text + " becomes " + complete(text)).join("\n"))`); wrong != "" {
 		t.Error(wrong)
 	}
 	hostile := strings.Repeat("(", 4000) + strings.Repeat(".", 4000)
-	if got := Eval[string](p, `import(document.querySelector("link[rel=modulepreload]").href.replace("common", "drag"))`+
+	if got := Eval[string](p, `import(document.querySelector("link[rel=modulepreload]").href.replace("page", "longurl"))`+
 		`.then(({ complete }) => complete("`+hostile+`"))`); got != "https://"+hostile[8:] {
 		t.Errorf("%d characters are left", len(got)) // each mark takes as long as the rest
 	}

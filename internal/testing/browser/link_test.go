@@ -37,10 +37,10 @@ func TestManageCampaign(t *testing.T) {
 		{"example.com/ü?ü=ü", "utm_source", "ü", "example.com/ü?ü=ü&utm_source=%C3%BC"},
 	} {
 		path := Eval[string](p, `performance.getEntriesByType("resource").map((e) => e.name)`+
-			`.find((name) => name.includes("/manage/common."))`)
+			`.find((name) => name.includes("/manage/page."))`)
 		got := Eval[string](p, fmt.Sprintf(`import(%s).then(({ write, read }) => { const url = `+
 			`write(%s, %s, %s); return url + " " + read(url, %[3]s); })`,
-			quote(strings.Replace(path, "/common.", "/utm.", 1)), quote(test[0]), quote(test[1]),
+			quote(strings.Replace(path, "/page.", "/utm.", 1)), quote(test[0]), quote(test[1]),
 			quote(test[2])))
 		if got != test[3]+" "+test[2] {
 			t.Errorf("%s with %s=%s is %s, want %s", test[0], test[1], test[2], got, test[3])

@@ -27,6 +27,7 @@ type linkView struct {
 	Title      *string  `json:"title"`
 	Tags       []string `json:"tags"`
 	Owner      *string  `json:"owner"`
+	StartsAt   *string  `json:"startsAtUtc"`
 	*clicksView
 }
 
@@ -55,6 +56,7 @@ func (s *service) viewLink(l link.Link) linkView {
 		Title:      orNull(l.Title),
 		Tags:       l.Tags,
 		Owner:      orNull(l.Owner),
+		StartsAt:   formatTime(l.StartsAt),
 	}
 }
 

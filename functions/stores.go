@@ -18,7 +18,7 @@ type Links interface {
 	// link.ErrBlocked, link.ErrDisabled, link.ErrAliasesTaken, link.ErrAliasTaken.
 	Create(ctx context.Context, want link.Link, claimHash string) (
 		l link.Link, created bool, err error)
-	// Cached returns a live link from memory. If stale is true, the link may be one that is only
+	// Cached returns a live or scheduled link from memory. If stale is true, the link may be one that is only
 	// good enough if the store does not respond. It does not keep the name.
 	Cached(ctx context.Context, a link.Name, stale bool) (l link.Link, ok bool)
 	// Get returns a link or a tombstone, perhaps from a cache. Error: link.ErrNotFound.

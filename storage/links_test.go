@@ -107,7 +107,8 @@ func TestRowsOfOtherPrograms(t *testing.T) {
 		"an expiry of wrong type": {"LongUrl": "https://example.com/", "ExpiresAtUtc": true},
 		"an expiry that is no time": {"LongUrl": "https://example.com/",
 			"ExpiresAtUtc": "tomorrow"},
-		"a flag of wrong type": {"LongUrl": "https://example.com/", "IsDisabled": "no"},
+		"a start of wrong type": {"LongUrl": "https://example.com/", "StartsAtUtc": 7},
+		"a flag of wrong type":  {"LongUrl": "https://example.com/", "IsDisabled": "no"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e["PartitionKey"], e["RowKey"] = "br", "broken"

@@ -41,6 +41,8 @@ type linkEntity struct {
 	CreatedAtType string     `json:"CreatedAtUtc@odata.type,omitzero"`
 	ExpiresAt     time.Time  `json:"ExpiresAtUtc,omitzero"`
 	ExpiresAtType string     `json:"ExpiresAtUtc@odata.type,omitzero"`
+	StartsAt      time.Time  `json:"StartsAtUtc,omitzero"`
+	StartsAtType  string     `json:"StartsAtUtc@odata.type,omitzero"`
 	IsDisabled    *bool      `json:",omitzero"` // a tombstone has none
 	Owner         string     `json:",omitzero"`
 	StatusCode    int        `json:",omitzero"`
@@ -115,6 +117,7 @@ func encodeLink(r linkRow) []byte {
 	}
 	e.CreatedAt, e.CreatedAtType = table.DateTime(r.CreatedAt)
 	e.ExpiresAt, e.ExpiresAtType = table.DateTime(r.ExpiresAt)
+	e.StartsAt, e.StartsAtType = table.DateTime(r.StartsAt)
 	e.UpdatedAt, e.UpdatedAtType = table.DateTime(r.UpdatedAt)
 	e.DeletedAt, e.DeletedAtType = table.DateTime(r.DeletedAt)
 	e.GoneAt, e.GoneAtType = table.DateTime(r.GoneAt)
@@ -136,8 +139,8 @@ func decodeLink(data []byte, a link.Name, etag table.ETag) (linkRow, error) {
 	if err != nil || e.LongURL == "" && e.GoneAt.IsZero() {
 		return linkRow{}, fmt.Errorf("link %s: %w", a, link.ErrDamaged)
 	}
-	for _, at := range []time.Time{e.CreatedAt, e.ExpiresAt, e.UpdatedAt, e.DeletedAt, e.GoneAt,
-		e.LastAt} {
+	for _, at := range []time.Time{e.CreatedAt, e.ExpiresAt, e.StartsAt, e.UpdatedAt, e.DeletedAt,
+		e.GoneAt, e.LastAt} {
 		// an offset may move a time into another year; such a time could not be written again
 		if year := at.UTC().Year(); year < 0 || year > 9999 {
 			return linkRow{}, fmt.Errorf("link %s: %w", a, link.ErrDamaged)
@@ -151,8 +154,8 @@ func decodeLink(data []byte, a link.Name, etag table.ETag) (linkRow, error) {
 		}
 		return linkRow{Link: l, etag: etag}, nil
 	}
-	l.LongURL, l.CreatedAt, l.ExpiresAt, l.StatusCode = e.LongURL, e.CreatedAt.UTC(),
-		e.ExpiresAt.UTC(), e.StatusCode
+	l.LongURL, l.CreatedAt, l.ExpiresAt, l.StartsAt, l.StatusCode = e.LongURL, e.CreatedAt.UTC(),
+		e.ExpiresAt.UTC(), e.StartsAt.UTC(), e.StatusCode
 	l.Disabled, l.Shared, l.Owner, l.DeletedAt = e.IsDisabled != nil && *e.IsDisabled, e.Shared,
 		e.Owner, e.DeletedAt.UTC()
 	l.UpdatedAt, l.Title, l.ClaimHash = e.UpdatedAt.UTC(), e.Title, e.ClaimHash

@@ -23,6 +23,7 @@ const (
 	owner
 	// Times.
 	created
+	starts
 	expires
 	updated
 	last
@@ -83,6 +84,7 @@ var members = []member{
 	{"domain", domain, func(_ *Writer, rec *Record) any { return string(rec.Link.Name.Domain()) }},
 	{"forward", forward, func(_ *Writer, rec *Record) any { return rec.Link.Forward.Names() }},
 	{"locked", locked, func(_ *Writer, rec *Record) any { return rec.Link.Locked }},
+	{"startsAtUtc", starts, func(_ *Writer, rec *Record) any { return rec.Link.StartsAt }},
 }
 
 // ownNames returns the names of the members that are read.
@@ -168,7 +170,7 @@ func (e *entry) fill() {
 			quoted(strings.Join(e.forward, ",")))
 	}
 	l.CreatedAt, l.UpdatedAt, e.Total.Last = e.date(created), e.date(updated), e.date(last)
-	l.ExpiresAt = e.end()
+	l.ExpiresAt, l.StartsAt = e.time(expires), e.time(starts)
 	e.Total.Clicks, _ = parseWhole(e.texts[visits])
 	e.Total.Bots, _ = parseWhole(e.texts[bots])
 	if code := e.texts[status]; !nothing(code) {
@@ -195,17 +197,17 @@ func (e *entry) date(c column) time.Time {
 	return time.Time{}
 }
 
-// end returns when the link ends. If that cannot be read, it is an error, because the link would
-// never end.
-func (e *entry) end() time.Time {
-	text := e.texts[expires]
+// time returns when the link ends or starts. If that cannot be read, it is an error, because the
+// link would lead somewhere when it must not.
+func (e *entry) time(c column) time.Time {
+	text := e.texts[c]
 	if nothing(text) {
 		return time.Time{}
 	}
 	t, ok := parseTime(text)
 	if !ok {
 		e.fail("%s is %s; a time is written as 2030-01-31T12:00:00Z or 2030-01-31 12:00:00.",
-			quoted(e.names[expires]), quoted(text))
+			quoted(e.names[c]), quoted(text))
 	}
 	return t
 }

@@ -67,6 +67,10 @@ func (r Rules) Import(was Link, domain Domain, now time.Time) (Link, error) {
 		return Link{}, &InvalidError{FieldExpiresAt,
 			"The end must be from 1970 on, and before the year 10000."}
 	}
+	l.StartsAt = was.StartsAt.UTC().Truncate(time.Second)
+	if err = l.checkStart(); err != nil {
+		return Link{}, err
+	}
 	code := int64(was.StatusCode)
 	if code == 0 {
 		code = DefaultStatusCode

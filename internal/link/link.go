@@ -19,6 +19,7 @@ type Link struct {
 	LongURL    string // what the caller sent, byte for byte; "" in a tombstone
 	CreatedAt  time.Time
 	ExpiresAt  time.Time // zero: never
+	StartsAt   time.Time // zero: it leads somewhere from the beginning
 	StatusCode int       // of its redirects: 301, 302, 307 or 308; zero means 302
 	Forward    Forward   // what redirects append to LongURL
 	Disabled   bool
@@ -73,9 +74,17 @@ const (
 	StateExpired  State = "expired"
 	StateDisabled State = "disabled" // can be enabled again
 	StateDeleted  State = "deleted"  // can be restored for a while
+	// StateScheduled is that of a link before StartsAt. Nothing happens at that time: each process
+	// goes by its clock.
+	StateScheduled State = "scheduled"
 )
 
-// State returns the state of a link at now. A link expires at the very instant of ExpiresAt.
+// LiveOrScheduled reports whether a link in this state leads somewhere, or will by itself. The index
+// names such links.
+func (s State) LiveOrScheduled() bool { return s == StateLive || s == StateScheduled }
+
+// State returns the state of a link at now. A link expires at the very instant of ExpiresAt, and
+// leads somewhere from that of StartsAt on.
 func (l Link) State(now time.Time) State {
 	switch {
 	case l.GoneReason != StateLive:
@@ -86,6 +95,8 @@ func (l Link) State(now time.Time) State {
 		return StateExpired
 	case l.Disabled:
 		return StateDisabled
+	case l.StartsAt.After(now):
+		return StateScheduled
 	}
 	return StateLive
 }

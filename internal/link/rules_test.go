@@ -155,7 +155,17 @@ func TestNew(t *testing.T) {
 		"longest tag":             {link.Wish{Tags: []string{strings.Repeat("é", 50)}}, "", true},
 		"tag too long": {link.Wish{Tags: []string{"a", strings.Repeat("x", 51)}},
 			link.FieldTags, false},
-		"empty tag":      {link.Wish{Tags: []string{""}}, link.FieldTags, false},
+		"empty tag":    {link.Wish{Tags: []string{""}}, link.FieldTags, false},
+		"no start":     {link.Wish{StartsAt: new(time.Time)}, "", true},
+		"a past start": {link.Wish{StartsAt: ptr(time.Unix(0, 0))}, "", true},
+		"latest start": {link.Wish{StartsAt: ptr(second.Add(time.Hour - 1)),
+			End: at(second.Add(time.Hour))}, "", true},
+		"start at the end": {link.Wish{StartsAt: ptr(second.Add(time.Hour)),
+			End: at(second.Add(time.Hour))}, link.FieldStartsAt, false},
+		"start before 1970": {link.Wish{StartsAt: ptr(time.Unix(-1, 0))}, link.FieldStartsAt,
+			false},
+		"start in the year 10000": {link.Wish{StartsAt: ptr(time.Date(9999, 12, 31, 23, 0, 0, 0,
+			time.FixedZone("", -3600)))}, link.FieldStartsAt, false},
 		"tag with a tab": {link.Wish{Tags: []string{"a\tb"}}, link.FieldTags, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -185,7 +195,15 @@ func TestState(t *testing.T) {
 			link.StateDisabled},
 		"disabled, then expired": {link.Link{Disabled: true, ExpiresAt: past}, link.StateExpired},
 		"deleted":                {link.Link{DeletedAt: past, Disabled: true}, link.StateDeleted},
-		"deleted, then expired":  {link.Link{DeletedAt: past, ExpiresAt: past}, link.StateDeleted},
+		"before its start":       {link.Link{StartsAt: now.Add(1)}, link.StateScheduled},
+		"at its start":           {link.Link{StartsAt: now}, link.StateLive},
+		"disabled before its start": {link.Link{StartsAt: future, Disabled: true},
+			link.StateDisabled},
+		"expired before its start": {link.Link{StartsAt: future, ExpiresAt: past},
+			link.StateExpired},
+		"deleted before its start": {link.Link{StartsAt: future, DeletedAt: past},
+			link.StateDeleted},
+		"deleted, then expired": {link.Link{DeletedAt: past, ExpiresAt: past}, link.StateDeleted},
 		"tombstone of an expired": {link.Link{GoneReason: link.StateExpired, GoneAt: past},
 			link.StateExpired},
 		"tombstone of a deleted": {link.Link{GoneReason: link.StateDeleted, GoneAt: past},
@@ -207,6 +225,9 @@ func TestEdit(t *testing.T) {
 	forever.ExpiresAt = time.Time{}
 	disabled.Disabled = true
 	deleted.DeletedAt = second
+	starts, broken := was, was
+	starts.StartsAt = second.Add(30*time.Minute + time.Millisecond) // by another program
+	broken.StartsAt = was.ExpiresAt.Add(1)
 	shared := func(l link.Link) link.Link { l.Shared = true; return l }
 	for name, test := range map[string]struct {
 		was     link.Link
@@ -269,6 +290,26 @@ func TestEdit(t *testing.T) {
 			want: func(l *link.Link) { l.Tags = []string{"b", "a"} }},
 		"bad tags": {was: was, patch: link.Patch{Tags: ptr([]string{""})},
 			invalid: ptr(link.FieldTags)},
+		"a start": {was: was, patch: link.Patch{StartsAt: ptr(second.Add(time.Minute + 1))},
+			want: func(l *link.Link) { l.StartsAt = second.Add(time.Minute) }},
+		"another start": {was: starts, patch: link.Patch{StartsAt: ptr(second)},
+			want: func(l *link.Link) { l.StartsAt = second }},
+		"a start as it is shown": {was: starts,
+			patch: link.Patch{StartsAt: ptr(starts.StartsAt.Truncate(time.Second))}},
+		"no start": {was: starts, patch: link.Patch{StartsAt: new(time.Time)},
+			want: func(l *link.Link) { l.StartsAt = time.Time{} }},
+		"a start after the end": {was: was, patch: link.Patch{StartsAt: &was.ExpiresAt},
+			invalid: ptr(link.FieldStartsAt)},
+		"an end before the start": {was: starts, patch: link.Patch{End: ptr(seconds(60))},
+			invalid: ptr(link.FieldStartsAt)},
+		"a later start and end": {was: starts, patch: link.Patch{End: ptr(seconds(7200)),
+			StartsAt: &was.ExpiresAt}, want: func(l *link.Link) {
+			l.StartsAt, l.ExpiresAt = was.ExpiresAt, second.Add(2*time.Hour)
+		}},
+		"a later end": {was: starts, patch: link.Patch{End: ptr(seconds(7200))},
+			want: func(l *link.Link) { l.ExpiresAt = second.Add(2 * time.Hour) }},
+		"what another program has broken": {was: broken, patch: link.Patch{Title: ptr("new")},
+			want: func(l *link.Link) { l.Title = "new" }},
 		"a deleted one": {was: deleted, patch: link.Patch{Title: ptr("new")},
 			err: link.ErrDeleted},
 		"a tombstone": {was: link.Link{GoneReason: link.StateDeleted}, patch: link.Patch{},
@@ -291,6 +332,12 @@ func TestEdit(t *testing.T) {
 			err: link.ErrShared},
 		"shared, as disabled as it is": {was: shared(was),
 			patch: link.Patch{Disabled: ptr(false)}},
+		"shared, a start": {was: shared(was), patch: link.Patch{StartsAt: ptr(second)},
+			err: link.ErrShared},
+		"shared, no start": {was: shared(starts), patch: link.Patch{StartsAt: new(time.Time)},
+			err: link.ErrShared},
+		"shared, a start by an admin": {was: shared(was), patch: link.Patch{StartsAt: &second},
+			admin: true, want: func(l *link.Link) { l.StartsAt = second }},
 		"shared, title": {was: shared(was), patch: link.Patch{Title: ptr("new"),
 			StatusCode: ptr(int64(307))}, want: func(l *link.Link) {
 			l.Title, l.StatusCode = "new",

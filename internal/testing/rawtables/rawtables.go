@@ -235,6 +235,7 @@ func Link(l link.Link) Entity {
 	}
 	e.time("CreatedAtUtc", l.CreatedAt)
 	e.time("ExpiresAtUtc", l.ExpiresAt)
+	e.time("StartsAtUtc", l.StartsAt)
 	e.time("UpdatedAtUtc", l.UpdatedAt)
 	e.time("DeletedAtUtc", l.DeletedAt)
 	e.time("LastClickBeforeUtc", l.Before.LastAt)
@@ -362,7 +363,8 @@ func (r *Tables) Age(d time.Duration) {
 	for _, table := range []string{r.Links, r.Index, r.Expiry} {
 		for _, e := range r.Rows(table) {
 			aged := false
-			for _, name := range []string{"ExpiresAtUtc", "DeletedAtUtc", "GoneAtUtc"} {
+			for _, name := range []string{"ExpiresAtUtc", "StartsAtUtc", "DeletedAtUtc",
+				"GoneAtUtc"} {
 				at := e.at(name)
 				if at.IsZero() {
 					continue

@@ -28,7 +28,8 @@ func TestStartAsAMember(t *testing.T) {
 		if made.Code != 201 || is != (value != "null") || is && shown != want {
 			t.Errorf("%s: made %d %s", value, made.Code, made.Body)
 		}
-		if got := members(t, r.as("ann", "GET", "/api/links/made", ""))["startsAtUtc"]; got != want {
+		read := r.as("ann", "GET", "/api/links/made", "")
+		if got := members(t, read)["startsAtUtc"]; got != want {
 			t.Errorf("%s: made with %s, want %s", value, got, want)
 		}
 		r.fake.Put(link.Link{Name: "old", LongURL: "https://example.com/old", Owner: "ann",
@@ -239,13 +240,14 @@ func TestShortenWithAStart(t *testing.T) {
 	}
 }
 
-// Lists and exports know scheduled links, which are not live ones. A file keeps the start.
+// Lists and exports know scheduled links, which are not live ones. A file keeps the start, and
+// where a link leads after its end.
 func TestScheduledLinksInListsAndFiles(t *testing.T) {
 	r := newRig(t)
 	now := r.clock.Now()
 	for i, l := range []link.Link{
 		{Name: "live", StartsAt: now},
-		{Name: "scheduled", StartsAt: now.Add(time.Hour)},
+		{Name: "scheduled", StartsAt: now.Add(time.Hour), GoneURL: "https://example.com/{alias}"},
 		{Name: "disabled", StartsAt: now.Add(time.Hour), Disabled: true},
 	} {
 		l.LongURL, l.Owner = "https://example.com/"+string(l.Name), "ann"
@@ -274,7 +276,8 @@ func TestScheduledLinksInListsAndFiles(t *testing.T) {
 			t.Errorf("%s: imported %v", format, got)
 		}
 		l, err := other.fake.Read(t.Context(), "scheduled")
-		if err != nil || !l.StartsAt.Equal(now.Add(time.Hour).Truncate(time.Second)) {
+		if err != nil || !l.StartsAt.Equal(now.Add(time.Hour).Truncate(time.Second)) ||
+			l.GoneURL != "https://example.com/{alias}" {
 			t.Errorf("%s: imported %+v, %v", format, l, err)
 		}
 	}

@@ -28,6 +28,7 @@ type linkView struct {
 	Tags       []string `json:"tags"`
 	Owner      *string  `json:"owner"`
 	StartsAt   *string  `json:"startsAtUtc"`
+	GoneURL    *string  `json:"goneUrl"`
 	*clicksView
 }
 
@@ -57,6 +58,7 @@ func (s *service) viewLink(l link.Link) linkView {
 		Tags:       l.Tags,
 		Owner:      orNull(l.Owner),
 		StartsAt:   formatTime(l.StartsAt),
+		GoneURL:    orNull(string(l.GoneURL)),
 	}
 }
 

@@ -17,6 +17,7 @@ type shortenRequest struct {
 	Seconds    *integer   `json:"expiresInSeconds"`
 	ExpiresAt  *time.Time `json:"expiresAtUtc"`
 	StartsAt   *time.Time `json:"startsAtUtc"`
+	GoneURL    *string    `json:"goneUrl"`
 	StatusCode *integer   `json:"statusCode"`
 	Forward    forwarded  `json:"forward"`
 	Title      string     `json:"title"`
@@ -40,6 +41,7 @@ type made struct {
 	summary
 	Forward  *[]string `json:"forward,omitzero"`
 	StartsAt **string  `json:"startsAtUtc,omitzero"`
+	GoneURL  **string  `json:"goneUrl,omitzero"`
 }
 
 func (s *service) viewMade(l link.Link, wish link.Wish) made {
@@ -49,6 +51,9 @@ func (s *service) viewMade(l link.Link, wish link.Wish) made {
 	}
 	if wish.StartsAt != nil {
 		m.StartsAt = new(formatTime(l.StartsAt))
+	}
+	if wish.GoneURL != nil {
+		m.GoneURL = new(orNull(string(l.GoneURL)))
 	}
 	return m
 }
@@ -111,7 +116,8 @@ func (s *service) shorten(c *call) (any, error) {
 func (s *service) create(
 	ctx context.Context, wish link.Wish, who access.Caller,
 ) (l link.Link, created bool, token string, err error) {
-	if len(wish.Forward) > 0 || wish.StartsAt != nil || wish.Domain != "" && s.DomainsOwnersOnly {
+	if len(wish.Forward) > 0 || wish.StartsAt != nil || wish.GoneURL != nil ||
+		wish.Domain != "" && s.DomainsOwnersOnly {
 		if err := needOwner(who); err != nil {
 			return l, false, "", err
 		}
@@ -168,6 +174,7 @@ func (s *service) parseWish(body []byte, who access.Caller) (link.Wish, error) {
 		Alias:      request.Alias,
 		End:        link.End{Seconds: (*int64)(request.Seconds), At: request.ExpiresAt},
 		StartsAt:   request.StartsAt,
+		GoneURL:    request.GoneURL,
 		StatusCode: (*int64)(request.StatusCode),
 		Forward:    request.Forward,
 		Title:      request.Title,

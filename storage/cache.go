@@ -91,20 +91,21 @@ type entry struct {
 // seldom is what few links have. The entries of all others do not take its room.
 type seldom struct {
 	startsAt time.Time
+	goneURL  link.Fallback // "" if the link was taken down, which an entry does not say
 }
 
 const seldomOverhead = 48 // bytes
 
 // link returns the link or tombstone of the entry.
 func (e *entry) link() link.Link {
-	if e.gone != link.StateLive {
-		return link.Link{Name: e.alias, GoneReason: e.gone, GoneAt: e.expiresAt}
-	}
 	l := link.Link{Name: e.alias, Spelling: e.spelling, LongURL: e.longURL, Owner: e.owner,
 		CreatedAt: e.createdAt, ExpiresAt: e.expiresAt, Forward: e.forward,
 		StatusCode: int(e.statusCode), CountedFrom: e.counted.Start()}
+	if e.gone != link.StateLive {
+		l = link.Link{Name: e.alias, GoneReason: e.gone, GoneAt: e.expiresAt}
+	}
 	if e.seldom != nil {
-		l.StartsAt = e.seldom.startsAt
+		l.StartsAt, l.GoneURL = e.seldom.startsAt, e.seldom.goneURL
 	}
 	return l
 }
@@ -190,8 +191,8 @@ func (e *exactEntries) IterValues(func(*entry) (stop bool)) {}
 func (e *exactEntries) RemainingCost() int64                { return math.MaxInt64 }
 func (e *exactEntries) MaxCost() int64                      { return math.MaxInt64 }
 
-// hit returns the entry of a live or scheduled link that can be served from memory, or nil. Most redirects need
-// nothing else, and it makes none of the copies that get makes.
+// hit returns the entry of a live or scheduled link that can be served from memory, or nil. Most
+// redirects need nothing else, and it makes none of the copies that get makes.
 func (c *cache) hit(ctx context.Context, a link.Name) *entry {
 	now := c.now()
 	if !c.current(ctx, now) {
@@ -384,8 +385,11 @@ func (c *cache) putAt(a link.Name, r linkRow, at time.Time, notBefore int64) {
 		cachedAt: at.UnixNano(), staleUntil: at.Add(c.config.Fresh + c.config.Stale).UnixNano(),
 	}
 	e.notBefore.Store(notBefore)
-	if !r.StartsAt.IsZero() {
-		e.seldom = &seldom{r.StartsAt}
+	if r.Locked {
+		r.GoneURL = ""
+	}
+	if !r.StartsAt.IsZero() || r.GoneURL != "" {
+		e.seldom = &seldom{r.StartsAt, r.GoneURL}
 	}
 	if e.gone != link.StateLive {
 		e.expiresAt = r.GoneAt
@@ -411,7 +415,7 @@ func (c *cache) putAt(a link.Name, r linkRow, at time.Time, notBefore int64) {
 	// it when others need the room.
 	text := int64(2*len(a) + len(e.spelling) + len(e.longURL) + len(e.owner))
 	if e.seldom != nil {
-		text += seldomOverhead
+		text += seldomOverhead + int64(len(e.seldom.goneURL))
 	}
 	cost := entryOverhead + text*9/8 // Go's allocator rounds up, by an eighth at most
 	if c.entries.RemainingCost() < cost {

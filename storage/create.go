@@ -44,13 +44,14 @@ const (
 //
 // When Create returns without an error, the link is durable. After an error it is safe to repeat.
 // Create takes at most Timeout, and a second more to repair if the process was stopped for too
-// long. A client that disconnects does not cut it short. Errors: link.ErrBlocked, link.ErrDisabled,
-// link.ErrAliasTaken, link.ErrAliasesTaken, link.ErrUnavailable.
+// long. A client that disconnects does not cut it short. Errors: link.ErrBlocked,
+// link.ErrGoneBlocked, link.ErrDisabled, link.ErrAliasTaken, link.ErrAliasesTaken,
+// link.ErrUnavailable.
 func (s *Links) Create(ctx context.Context, want link.Link, claimHash string) (l link.Link,
 	created bool, err error) {
 	until, ctx, cancel := s.config.startWrite(ctx)
 	defer cancel()
-	if err := s.Blocked.permit(ctx, want.LongURL); err != nil {
+	if err := s.Blocked.permit(ctx, link.Link{}, want); err != nil {
 		return link.Link{}, false, err
 	}
 	c := &creation{s: s, until: until, want: want, claimHash: claimHash}
@@ -94,8 +95,8 @@ func (c *creation) create(ctx context.Context) (l link.Link, created bool, err e
 	return c.enter(ctx, seen)
 }
 
-// indexed reports whether the index is to name the link that is wanted. It is not to if somebody who
-// wants its URL and nothing else would not take the link.
+// indexed reports whether the index is to name the link that is wanted. It is not, if the link is
+// no match for callers who want a link of its URL and nothing else.
 func (c *creation) indexed() bool {
 	return c.want.Name.Alias() == "" && c.want.StartsAt.IsZero()
 }

@@ -170,7 +170,7 @@ func testOwners(t *testing.T, start starter) {
 		plain, full := want(url, time.Hour), owned(chosen(want(url, 0), "Mine_-9"), "somebody")
 		plain.ClaimHash = strings.Repeat("c1", 32)
 		full.StatusCode, full.Title, full.Tags = 308, "A title: ü 東京", []string{"b", "a,b", `"'`}
-		full.StartsAt = full.CreatedAt.Add(time.Minute)
+		full.StartsAt, full.GoneURL = full.CreatedAt.Add(time.Minute), "https://x.example/{alias}"
 		for _, w := range []link.Link{plain, full} {
 			l := s.create(t, w)
 			got, err := s.Read(t.Context(), l.Name)
@@ -281,6 +281,32 @@ func testOwners(t *testing.T, start starter) {
 		mine := later(starts.Add(time.Hour))
 		if a := chosen(mine, "mine"); s.create(t, a).Name != s.of(t, a) {
 			t.Error("by its alias: another link")
+		}
+	})
+	t.Run("a tombstone keeps the gone URL, unless its link was taken down", func(t *testing.T) {
+		s, clock, want := start(t)
+		sends := owned(want(url, time.Hour), "a")
+		sends.GoneURL = "https://example.org/{alias}"
+		kept, down := s.create(t, sends), s.create(t, chosen(sends, "down"))
+		if _, err := s.Edit(t.Context(), down.Name, false, func(l link.Link) (link.Link, error) {
+			l.Disabled, l.Locked = true, true
+			return l, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		clock.Advance(time.Hour)
+		for _, state := range []link.State{link.StateLive, link.StateExpired} { // before and after
+			l, err := s.Get(t.Context(), kept.Name)
+			if err != nil || l.GoneReason != state || l.GoneURL != sends.GoneURL {
+				t.Errorf("got %+v, %v", l, err)
+			}
+			if _, err := s.Reap(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if l, err := s.Get(t.Context(), down.Name); err != nil || l.GoneURL != "" ||
+			l.GoneReason != link.StateExpired {
+			t.Errorf("taken down: got %+v, %v", l, err)
 		}
 	})
 	t.Run("a chosen alias is given out once", func(t *testing.T) {

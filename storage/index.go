@@ -121,9 +121,9 @@ func (s *Links) unchanged(ctx context.Context, l linkRow) error {
 }
 
 // claim makes the index lead to a link, unless it leads to another link of the same long URL and
-// owner that is live, scheduled or disabled. If the link was changed meanwhile, the edit that did so
-// may not have seen the row, so claim takes the row back. late: a write may still arrive, or the link was
-// changed, so the guard of the link has to stay.
+// owner that is live, scheduled or disabled. If the link was changed meanwhile, the edit that did
+// so may not have seen the row, so claim takes the row back. late: a write may still arrive, or the
+// link was changed, so the guard of the link has to stay.
 //
 // seen is the row as it was read; the zero indexRow if there is none, or it is not known. The
 // caller must have a guard: a crash before the second look may leave a row that leads to a link of

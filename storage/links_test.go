@@ -78,6 +78,7 @@ func TestRowsOfOtherPrograms(t *testing.T) {
 		want      link.Link
 	}{
 		"all properties, and unknown ones": {"my", "MyLink", rawtables.Entity{"IsDisabled": true,
+			"GoneUrl":   "nowhere",
 			"CreatedBy": "somebody", "Clicks": 7, "Tags": "a,b", "StatusCode": 200,
 			"CreatedAtUtc":            "2024-02-29T12:00:00.1234567Z",
 			"CreatedAtUtc@odata.type": "Edm.DateTime"},

@@ -43,6 +43,7 @@ type linkEntity struct {
 	ExpiresAtType string     `json:"ExpiresAtUtc@odata.type,omitzero"`
 	StartsAt      time.Time  `json:"StartsAtUtc,omitzero"`
 	StartsAtType  string     `json:"StartsAtUtc@odata.type,omitzero"`
+	GoneURL       string     `json:"GoneUrl,omitzero"`
 	IsDisabled    *bool      `json:",omitzero"` // a tombstone has none
 	Owner         string     `json:",omitzero"`
 	StatusCode    int        `json:",omitzero"`
@@ -95,7 +96,7 @@ func encodeLink(r linkRow) []byte {
 	e := linkEntity{
 		PartitionKey: linkPartition(r.Name), RowKey: string(r.Name),
 		LongURL: r.LongURL, Shared: r.Shared, Owner: r.Owner, Title: r.Title,
-		ClaimHash: r.ClaimHash, Spelling: r.Spelling,
+		ClaimHash: r.ClaimHash, Spelling: r.Spelling, GoneURL: string(r.GoneURL),
 		Locked: r.Locked, History: r.History.JSON(),
 		CreateID: r.createID, EditID: r.editID, ExpiryETag: r.expiryETag, Unknown: r.unknown,
 		GoneReason: r.GoneReason,
@@ -147,6 +148,9 @@ func decodeLink(data []byte, a link.Name, etag table.ETag) (linkRow, error) {
 		}
 	}
 	l := link.Link{Name: a, Version: string(etag)}
+	if link.HostOf(e.GoneURL) != "" { // another program may keep something else in it
+		l.GoneURL = link.Fallback(e.GoneURL)
+	}
 	if e.LongURL == "" {
 		l.GoneAt, l.GoneReason = e.GoneAt.UTC(), link.StateExpired
 		if e.GoneReason == link.StateDeleted {

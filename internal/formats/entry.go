@@ -21,6 +21,7 @@ const (
 	title
 	tags
 	owner
+	gone // where it leads after its end
 	// Times.
 	created
 	starts
@@ -85,6 +86,7 @@ var members = []member{
 	{"forward", forward, func(_ *Writer, rec *Record) any { return rec.Link.Forward.Names() }},
 	{"locked", locked, func(_ *Writer, rec *Record) any { return rec.Link.Locked }},
 	{"startsAtUtc", starts, func(_ *Writer, rec *Record) any { return rec.Link.StartsAt }},
+	{"goneUrl", gone, func(_ *Writer, rec *Record) any { return string(rec.Link.GoneURL) }},
 }
 
 // ownNames returns the names of the members that are read.
@@ -159,7 +161,7 @@ func (e *entry) records(needed string, yield func(Record)) {
 func (e *entry) fill() {
 	l := &e.Link
 	l.LongURL, l.Title, l.Owner = e.texts[target], e.texts[title], e.texts[owner]
-	e.Domain = e.texts[domain]
+	e.Domain, l.GoneURL = e.texts[domain], link.Fallback(e.texts[gone])
 	if !nothing(e.texts[password]) {
 		e.fail("The link asks for a password, which no link can here: it would lead everybody to " +
 			"its target. Take the password away, or leave it out.")

@@ -8,6 +8,7 @@ type Patch struct {
 	LongURL    *string
 	End        *End       // the zero End: never
 	StartsAt   *time.Time // a zero time: at once
+	GoneURL    *string    // "": none
 	StatusCode *int64
 	Forward    *[]string
 	Disabled   *bool
@@ -43,9 +44,10 @@ type Actor struct {
 func (a Actor) takesDown() bool { return a.Admin && !a.Own }
 
 // Edit returns the link as it is after a patch at now. Only admins may change where a shared link
-// leads and what it forwards, when it starts, disable or enable it, or make it end earlier. Only
-// they may change a link that was taken down. An admin who disables somebody else's link takes it down, and
-// an admin who enables a link ends that. An edit that changes nothing returns the link as it was.
+// leads, also after its end, what it forwards and when it starts, disable or enable it, or make it
+// end earlier. Only they may change a link that was taken down. An admin who disables somebody
+// else's link takes it down, and an admin who enables a link ends that. An edit that changes
+// nothing returns the link as it was.
 // Errors: *InvalidError, ErrLocked, ErrDeleted, ErrShared.
 func (r Rules) Edit(l Link, p Patch, by Actor, now time.Time) (Link, error) {
 	switch {
@@ -78,6 +80,14 @@ func (r Rules) Edit(l Link, p Patch, by Actor, now time.Time) (Link, error) {
 	}
 	if !edited.StartsAt.Equal(l.StartsAt) || !edited.ExpiresAt.Equal(l.ExpiresAt) {
 		if err = edited.checkStart(); err != nil {
+			return Link{}, err
+		}
+	}
+	if p.GoneURL != nil {
+		edited.GoneURL = Fallback(*p.GoneURL)
+	}
+	if edited.GoneURL != l.GoneURL || edited.LongURL != l.LongURL {
+		if err = r.checkGoneURL(edited); err != nil {
 			return Link{}, err
 		}
 	}
@@ -123,7 +133,7 @@ func (r Rules) Edit(l Link, p Patch, by Actor, now time.Time) (Link, error) {
 		(l.ExpiresAt.IsZero() || edited.ExpiresAt.Before(l.ExpiresAt))
 	if l.Shared && !by.Admin && (edited.LongURL != l.LongURL || earlier ||
 		edited.Disabled != l.Disabled || edited.Forward != l.Forward ||
-		!edited.StartsAt.Equal(l.StartsAt)) {
+		!edited.StartsAt.Equal(l.StartsAt) || edited.GoneURL != l.GoneURL) {
 		return Link{}, ErrShared
 	}
 	return changed(l, edited, by, what, now), nil

@@ -30,8 +30,9 @@ type Imported struct {
 // is always an *InvalidError.
 func (r Rules) Import(was Link, domain Domain, now time.Time) (Link, error) {
 	now = now.UTC().Truncate(time.Second)
-	l := Link{LongURL: was.LongURL, Owner: was.Owner, Disabled: was.Disabled, Title: was.Title,
-		Forward: was.Forward, Before: was.Before, Locked: was.Locked && was.Disabled}
+	l := Link{LongURL: was.LongURL, GoneURL: was.GoneURL, Owner: was.Owner, Disabled: was.Disabled,
+		Title: was.Title, Forward: was.Forward, Before: was.Before,
+		Locked: was.Locked && was.Disabled}
 	err := checkWords(was.Title, was.Tags)
 	if err != nil {
 		return Link{}, err
@@ -48,6 +49,9 @@ func (r Rules) Import(was Link, domain Domain, now time.Time) (Link, error) {
 		return Link{}, &InvalidError{FieldLongURL, wrong}
 	}
 	if err = l.checkForward(); err != nil {
+		return Link{}, err
+	}
+	if err = r.checkGoneURL(l); err != nil {
 		return Link{}, err
 	}
 	if l.CreatedAt, err = pastDate(FieldCreatedAt, was.CreatedAt, now); err != nil {

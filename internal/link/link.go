@@ -6,6 +6,7 @@ package link
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -24,6 +25,9 @@ type Link struct {
 	Forward    Forward   // what redirects append to LongURL
 	Disabled   bool
 	Owner      string // "": nobody
+	// GoneURL is where browsers are sent once the link has ended. "": to where the service says. A
+	// tombstone has it too.
+	GoneURL Fallback
 	// Locked says that an admin has taken the link down. Only an admin can end that.
 	Locked    bool
 	DeletedAt time.Time // zero: it is not deleted
@@ -79,8 +83,8 @@ const (
 	StateScheduled State = "scheduled"
 )
 
-// LiveOrScheduled reports whether a link in this state leads somewhere, or will by itself. The index
-// names such links.
+// LiveOrScheduled reports whether a link in this state leads somewhere, or will by itself. The
+// index names such links.
 func (s State) LiveOrScheduled() bool { return s == StateLive || s == StateScheduled }
 
 // State returns the state of a link at now. A link expires at the very instant of ExpiresAt, and
@@ -117,6 +121,8 @@ var (
 	ErrLocked = errors.New("the link was taken down")
 	// ErrBlocked: the long URL leads to a host that is blocked.
 	ErrBlocked = errors.New("the long URL's host is blocked")
+	// ErrGoneBlocked is ErrBlocked about the gone URL.
+	ErrGoneBlocked = fmt.Errorf("the gone URL: %w", ErrBlocked)
 	// ErrNotBlocked: the host itself is not blocked. A host above it may be.
 	ErrNotBlocked = errors.New("the host is not blocked")
 	// ErrAliasesTaken: every alias that was drawn for a new link was taken.

@@ -32,6 +32,7 @@ const (
 	FieldLifetime   Field = "expiresInSeconds"
 	FieldExpiresAt  Field = "expiresAtUtc"
 	FieldStartsAt   Field = "startsAtUtc"
+	FieldGoneURL    Field = "goneUrl"
 	FieldAlias      Field = "alias"
 	FieldStatusCode Field = "statusCode"
 	FieldTitle      Field = "title"
@@ -142,6 +143,7 @@ type Wish struct {
 	Alias      *string // nil: one is drawn
 	End        End
 	StartsAt   *time.Time // nil: it does not say; a zero time: at once
+	GoneURL    *string    // nil: it does not say; "": none
 	StatusCode *int64     // nil: 302
 	Forward    []string
 	Title      string
@@ -169,6 +171,12 @@ func (r Rules) New(w Wish, now time.Time) (Link, error) {
 		l.StartsAt = w.StartsAt.UTC().Truncate(time.Second)
 	}
 	if err = l.checkStart(); err != nil {
+		return Link{}, err
+	}
+	if w.GoneURL != nil {
+		l.GoneURL = Fallback(*w.GoneURL)
+	}
+	if err = r.checkGoneURL(l); err != nil {
 		return Link{}, err
 	}
 	if l.StatusCode, err = statusCode(w.StatusCode); err != nil {
@@ -247,6 +255,19 @@ func (l Link) checkStart() error {
 			"The start must be from 1970 on, and before the year 10000."}
 	case !l.ExpiresAt.IsZero() && !l.StartsAt.Before(l.ExpiresAt):
 		return &InvalidError{FieldStartsAt, "The start must be before the end."}
+	}
+	return nil
+}
+
+// checkGoneURL returns an error if a link cannot have its gone URL. The error is an *InvalidError.
+func (r Rules) checkGoneURL(l Link) error {
+	switch _, err := r.ParseFallback(string(l.GoneURL), true); {
+	case l.GoneURL == "":
+		return nil
+	case err != nil:
+		return &InvalidError{FieldGoneURL, "It " + strings.TrimSuffix(err.Error(), ".") + "."}
+	case string(l.GoneURL) == l.LongURL:
+		return &InvalidError{FieldGoneURL, "It must differ from the long URL, which ends."}
 	}
 	return nil
 }

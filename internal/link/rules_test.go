@@ -155,9 +155,23 @@ func TestNew(t *testing.T) {
 		"longest tag":             {link.Wish{Tags: []string{strings.Repeat("é", 50)}}, "", true},
 		"tag too long": {link.Wish{Tags: []string{"a", strings.Repeat("x", 51)}},
 			link.FieldTags, false},
-		"empty tag":    {link.Wish{Tags: []string{""}}, link.FieldTags, false},
-		"no start":     {link.Wish{StartsAt: new(time.Time)}, "", true},
-		"a past start": {link.Wish{StartsAt: ptr(time.Unix(0, 0))}, "", true},
+		"empty tag": {link.Wish{Tags: []string{""}}, link.FieldTags, false},
+		"gone URL": {link.Wish{GoneURL: ptr("HTTP://ü.example/{alias}?{domain}")}, "",
+			true},
+		"no gone URL":              {link.Wish{GoneURL: new(string)}, "", true},
+		"gone URL is the long URL": {link.Wish{GoneURL: ptr(url)}, link.FieldGoneURL, false},
+		"gone URL of another scheme": {link.Wish{Owner: "o", GoneURL: ptr("mailto:a@a.example")},
+			link.FieldGoneURL, false},
+		"gone URL here": {link.Wish{GoneURL: ptr("https://tiney.to/x")}, link.FieldGoneURL, false},
+		"gone URL with another place": {link.Wish{GoneURL: ptr("https://a.example/{x}")},
+			link.FieldGoneURL, false},
+		"gone URL whose host is a place": {link.Wish{GoneURL: ptr("https://{alias}.example/")},
+			link.FieldGoneURL, false},
+		"gone URL too long": {link.Wish{GoneURL: ptr(url + strings.Repeat("x", 4077))},
+			link.FieldGoneURL, false},
+		"longest gone URL": {link.Wish{GoneURL: ptr(url + strings.Repeat("x", 4076))}, "", true},
+		"no start":         {link.Wish{StartsAt: new(time.Time)}, "", true},
+		"a past start":     {link.Wish{StartsAt: ptr(time.Unix(0, 0))}, "", true},
 		"latest start": {link.Wish{StartsAt: ptr(second.Add(time.Hour - 1)),
 			End: at(second.Add(time.Hour))}, "", true},
 		"start at the end": {link.Wish{StartsAt: ptr(second.Add(time.Hour)),
@@ -228,6 +242,8 @@ func TestEdit(t *testing.T) {
 	starts, broken := was, was
 	starts.StartsAt = second.Add(30*time.Minute + time.Millisecond) // by another program
 	broken.StartsAt = was.ExpiresAt.Add(1)
+	sends, same := was, was
+	sends.GoneURL, same.GoneURL = "https://example.com/3", link.Fallback(was.LongURL)
 	shared := func(l link.Link) link.Link { l.Shared = true; return l }
 	for name, test := range map[string]struct {
 		was     link.Link
@@ -310,6 +326,25 @@ func TestEdit(t *testing.T) {
 			want: func(l *link.Link) { l.ExpiresAt = second.Add(2 * time.Hour) }},
 		"what another program has broken": {was: broken, patch: link.Patch{Title: ptr("new")},
 			want: func(l *link.Link) { l.Title = "new" }},
+		"a gone URL": {was: was, patch: link.Patch{GoneURL: ptr("https://example.com/2")},
+			want: func(l *link.Link) { l.GoneURL = "https://example.com/2" }},
+		"a gone URL as it is": {was: sends,
+			patch: link.Patch{GoneURL: ptr("https://example.com/3")}},
+		"no gone URL": {was: sends, patch: link.Patch{GoneURL: new(string)},
+			want: func(l *link.Link) { l.GoneURL = "" }},
+		"a bad gone URL": {was: was, patch: link.Patch{GoneURL: ptr("https://tiney.to/")},
+			invalid: ptr(link.FieldGoneURL)},
+		"a gone URL as the long URL": {was: was, patch: link.Patch{GoneURL: &was.LongURL},
+			invalid: ptr(link.FieldGoneURL)},
+		"a long URL as the gone URL": {was: sends,
+			patch:   link.Patch{LongURL: ptr("https://example.com/3")},
+			invalid: ptr(link.FieldGoneURL)},
+		"both of them": {was: sends, patch: link.Patch{LongURL: ptr("https://example.com/3"),
+			GoneURL: &was.LongURL}, want: func(l *link.Link) {
+			l.LongURL, l.GoneURL = "https://example.com/3", link.Fallback(was.LongURL)
+		}},
+		"what leads nowhere else after its end": {was: same, patch: link.Patch{Title: ptr("new")},
+			want: func(l *link.Link) { l.Title = "new" }},
 		"a deleted one": {was: deleted, patch: link.Patch{Title: ptr("new")},
 			err: link.ErrDeleted},
 		"a tombstone": {was: link.Link{GoneReason: link.StateDeleted}, patch: link.Patch{},
@@ -334,6 +369,10 @@ func TestEdit(t *testing.T) {
 			patch: link.Patch{Disabled: ptr(false)}},
 		"shared, a start": {was: shared(was), patch: link.Patch{StartsAt: ptr(second)},
 			err: link.ErrShared},
+		"shared, a gone URL": {was: shared(was),
+			patch: link.Patch{GoneURL: ptr("https://example.com/3")}, err: link.ErrShared},
+		"shared, no gone URL by an admin": {was: shared(sends), admin: true,
+			patch: link.Patch{GoneURL: new(string)}, want: func(l *link.Link) { l.GoneURL = "" }},
 		"shared, no start": {was: shared(starts), patch: link.Patch{StartsAt: new(time.Time)},
 			err: link.ErrShared},
 		"shared, a start by an admin": {was: shared(was), patch: link.Patch{StartsAt: &second},

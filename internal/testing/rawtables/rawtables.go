@@ -199,11 +199,15 @@ func Link(l link.Link) Entity {
 	if l.GoneReason != link.StateLive {
 		e["GoneReason"] = string(l.GoneReason)
 		e.time("GoneAtUtc", l.GoneAt)
+		if l.GoneURL != "" {
+			e["GoneUrl"] = string(l.GoneURL)
+		}
 		return e
 	}
 	e["LongUrl"], e["IsDisabled"] = l.LongURL, l.Disabled
 	for name, text := range map[string]string{"Owner": l.Owner, "Title": l.Title,
-		"ClaimHash": l.ClaimHash, "Spelling": string(l.Spelling), "History": l.History.JSON()} {
+		"ClaimHash": l.ClaimHash, "Spelling": string(l.Spelling), "History": l.History.JSON(),
+		"GoneUrl": string(l.GoneURL)} {
 		if text != "" {
 			e[name] = text
 		}

@@ -95,7 +95,7 @@ func (s *service) claim(c *call) (any, error) {
 				*result = claimYours
 			case l.Owner != "" || !holds(access.Hash(one.Token), l):
 				*result = claimInvalid
-			case state != link.StateLive: // an owner could enable again what an admin has disabled
+			case !state.LiveOrScheduled(): // an owner could enable again what an admin has disabled
 				*result = claimGone
 			default:
 				*result = claimDone

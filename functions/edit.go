@@ -15,6 +15,8 @@ type editRequest struct {
 	LongURL    optional[string]         `json:"longUrl"`
 	Seconds    optional[integer]        `json:"expiresInSeconds"`
 	ExpiresAt  optional[time.Time]      `json:"expiresAtUtc"`
+	StartsAt   optional[time.Time]      `json:"startsAtUtc"`
+	GoneURL    optional[string]         `json:"goneUrl"`
 	StatusCode optional[integer]        `json:"statusCode"`
 	Forward    optional[forwarded]      `json:"forward"`
 	Disabled   optional[bool]           `json:"disabled"`
@@ -64,8 +66,8 @@ func (s *service) patching(who access.Caller, request editRequest) (changeFunc, 
 	}, nil
 }
 
-// patch returns the changes that the request asks for. A null removes the title, the tags or the
-// end, and resets the status code to the default.
+// patch returns the changes that the request asks for. A null removes the title, the tags, the gone
+// URL, the start or the end, and resets the status code to the default.
 func (b editRequest) patch() (link.Patch, error) {
 	p := link.Patch{LongURL: b.LongURL.value, Disabled: b.Disabled.value, Owner: b.Owner.value}
 	switch {
@@ -85,6 +87,12 @@ func (b editRequest) patch() (link.Patch, error) {
 		p.End = &link.End{Seconds: (*int64)(b.Seconds.value)}
 	case b.ExpiresAt.given:
 		p.End = &link.End{At: b.ExpiresAt.value}
+	}
+	if b.StartsAt.given {
+		p.StartsAt = orDefault(b.StartsAt.value, time.Time{})
+	}
+	if b.GoneURL.given {
+		p.GoneURL = orDefault(b.GoneURL.value, "")
 	}
 	if b.StatusCode.given {
 		p.StatusCode = orDefault((*int64)(b.StatusCode.value), link.DefaultStatusCode)

@@ -38,8 +38,8 @@ func (s *service) export(c *call) (any, error) {
 	}
 	f.domain = s.domainFilter(&query)
 	if query.Has("state") {
-		f.state = query.oneOf("state", wantLive, string(link.StateExpired),
-			string(link.StateDisabled))
+		f.state = query.oneOf("state", wantLive, string(link.StateScheduled),
+			string(link.StateExpired), string(link.StateDisabled))
 	}
 	const wrongCursor = "cursor must be that of the Link header of an export of the same links. " +
 		"Leave it out to start again."

@@ -10,9 +10,13 @@ import (
 	"tiney/internal/link"
 )
 
-// gone returns the problem of a link that is not live or is blocked, and nil for any other link.
+// gone returns the problem of a link that is not live, or is blocked, and nil for any other link.
 func (s *service) gone(ctx context.Context, l link.Link, now time.Time) error {
-	if state := l.State(now); state != link.StateLive {
+	switch state := l.State(now); state {
+	case link.StateLive:
+	case link.StateScheduled:
+		return notStarted(l)
+	default:
 		return goneProblem(l, state)
 	}
 	if s.Blocked.Has(ctx, l.LongURL) {
@@ -46,10 +50,18 @@ func goneProblem(l link.Link, state link.State) *problem {
 	return &dated
 }
 
+// notStarted returns the problem of a link before its start, which the page names.
+func notStarted(l link.Link) *problem {
+	dated := *notStartedProblem
+	dated.page = fmt.Sprintf("The short link at this address starts on %s (UTC). Come back then.",
+		l.StartsAt.UTC().Format("2 January 2006 at 15:04"))
+	return &dated
+}
+
 // isGone reports whether an error of decide is the problem of a link that exists but is not live.
 func isGone(err error) bool {
 	p, ok := err.(*problem)
-	return ok && p.Status == http.StatusGone
+	return ok && (p.Status == http.StatusGone || p.Type == notStartedProblem.Type)
 }
 
 // notFound returns the problem of an alias that is not there. It says whether case matters.

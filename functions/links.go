@@ -27,6 +27,8 @@ type linkView struct {
 	Title      *string  `json:"title"`
 	Tags       []string `json:"tags"`
 	Owner      *string  `json:"owner"`
+	StartsAt   *string  `json:"startsAtUtc"`
+	GoneURL    *string  `json:"goneUrl"`
 	*clicksView
 }
 
@@ -55,6 +57,8 @@ func (s *service) viewLink(l link.Link) linkView {
 		Title:      orNull(l.Title),
 		Tags:       l.Tags,
 		Owner:      orNull(l.Owner),
+		StartsAt:   formatTime(l.StartsAt),
+		GoneURL:    orNull(string(l.GoneURL)),
 	}
 }
 

@@ -52,7 +52,8 @@ func (s *service) listLinks(c *call) (any, error) {
 	s.search(&query, &f)
 	if query.Has("state") {
 		f.state = query.oneOf("state", wantLive,
-			string(link.StateExpired), string(link.StateDisabled), string(link.StateDeleted))
+			string(link.StateScheduled), string(link.StateExpired), string(link.StateDisabled),
+			string(link.StateDeleted))
 	}
 	limit := query.integer("limit", 50, 1, 100)
 	order := query.oneOf("order", slices.Concat(

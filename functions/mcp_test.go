@@ -650,7 +650,7 @@ func TestSchemasThatModelsRead(t *testing.T) {
 	}
 	look("", answer.Result.Tools)
 	if len(patterns) < 4 || !enums["[301 302 307 308]"] || !enums["[query path]"] ||
-		!enums["[live expired disabled deleted]"] {
+		!enums["[live scheduled expired disabled deleted]"] {
 		t.Errorf("patterns %v, enums %v", patterns, enums)
 	}
 	all := slices.Sorted(maps.Keys(patterns))

@@ -23,6 +23,6 @@ func (s *service) preview(w http.ResponseWriter, r *http.Request, d decision, er
 		writePage(w, http.StatusOK, s.site.Preview(r.URL.EscapedPath(), lv))
 		return nil
 	}
-	writeJSON(w, http.StatusOK, made{s.summarize(l), new(l.Forward.Names())})
+	writeJSON(w, http.StatusOK, made{summary: s.summarize(l), Forward: new(l.Forward.Names())})
 	return nil
 }

@@ -51,6 +51,8 @@ var (
 	anyCaseProblem = newProblem(http.StatusNotFound, "not-found", "No such link",
 		"There is no short link at this address. Check it for typing mistakes; upper-case and "+
 			"lower-case letters make no difference.")
+	notStartedProblem = newProblem(http.StatusNotFound, "not-started", "Not started yet",
+		"The short link at this address starts later. Come back then.")
 	tooLongProblem = newProblem(http.StatusRequestURITooLong, "too-long",
 		"This address is too long", "The short link at this address appends what follows it to "+
 			"its long URL, and the result would be too long. Leave out some of the path or the "+
@@ -76,6 +78,8 @@ var (
 		"This website is blocked",
 		"The people who run this service have blocked the website of this URL, so no link can "+
 			"lead there.").about("longUrl")
+	goneBlockedProblem = newProblem(http.StatusForbidden, "target-blocked",
+		targetBlockedProblem.Title, targetBlockedProblem.Detail).about("goneUrl")
 	readOnlyProblem = newProblem(http.StatusForbidden, "read-only", "This key may only read",
 		"This API key was made with access read, so it changes nothing. Use a key with access "+
 			"write, or sign in.")
@@ -130,8 +134,9 @@ var (
 	notDeletedProblem = newProblem(http.StatusConflict, "link-not-deleted", "Nothing to restore",
 		"This link is not deleted, or was deleted too long ago to be restored.")
 	sharedProblem = newProblem(http.StatusConflict, "link-shared", "This link is shared",
-		"Others were given this link too, and rely on it: its long URL stays, and it cannot end "+
-			"earlier, be disabled, enabled or deleted. An admin can do that.")
+		"Others were given this link too, and rely on it: its long URL and goneUrl stay, and it "+
+			"cannot start at another time, end earlier, be disabled, enabled or deleted. An admin "+
+			"can do that.")
 	preconditionProblem = newProblem(http.StatusPreconditionFailed, "precondition",
 		"The link is not what you expect",
 		"The link has changed since you read it: none of the tags in If-Match is its ETag. Read "+
@@ -199,6 +204,7 @@ var problems = []struct {
 	{access.ErrTooManyKeys, tooManyKeysProblem},
 	{link.ErrNotFound, notFoundProblem},
 	{link.ErrDamaged, damagedProblem},
+	{link.ErrGoneBlocked, goneBlockedProblem}, // which is an ErrBlocked, too
 	{link.ErrBlocked, targetBlockedProblem},
 	{link.ErrNotBlocked, notBlockedProblem},
 	{link.ErrDisabled, disabledTargetProblem},
@@ -232,6 +238,8 @@ var fieldKinds = map[string]struct{ kind, title string }{
 	"longUrl":          {"long-url", "This URL cannot be shortened"},
 	"expiresInSeconds": {"expires-in-seconds", "Invalid lifetime"},
 	"expiresAtUtc":     {"expires-at-utc", "Invalid end"},
+	"startsAtUtc":      {"starts-at-utc", "Invalid start"},
+	"goneUrl":          {"gone-url", "Invalid URL for after the end"},
 	"alias":            {"alias", "Invalid alias"},
 	"statusCode":       {"status-code", "Invalid status code"},
 	"title":            {"title", "Invalid title"},

@@ -27,7 +27,7 @@ func (s *service) redirect(ctx context.Context, w http.ResponseWriter, r *http.R
 		s.Metrics.RedirectDuration.Observe(d.took)
 	}
 	if err != nil {
-		return s.refuse(w, r, q, d, err)
+		return s.refuse(ctx, w, r, q, d, err)
 	}
 	s.Metrics.RedirectFound.Add(1)
 	s.answer(w, r, d)
@@ -116,9 +116,10 @@ func (s *service) answer(w http.ResponseWriter, r *http.Request, d decision) {
 }
 
 // refuse counts a request that leads nowhere, and returns its problem. It sends browsers to the
-// page that the operator has for unknown aliases, or for links that have ended, if there is one.
+// page that the operator has for unknown aliases, or that their owner or the operator has for links
+// that have ended, if there is one.
 func (s *service) refuse(
-	w http.ResponseWriter, r *http.Request, q asked, d decision, err error,
+	ctx context.Context, w http.ResponseWriter, r *http.Request, q asked, d decision, err error,
 ) error {
 	switch {
 	case q.alias == "":
@@ -131,11 +132,23 @@ func (s *service) refuse(
 		return nil
 	case isGone(err) || errors.Is(err, link.ErrDamaged):
 		s.Metrics.RedirectGone.Add(1)
-		if ended(d.link, d.at) && s.fallBack(w, r, s.GoneURL, q) {
+		if ended(d.link, d.at) && s.fallBack(w, r, s.goneURL(ctx, d.link), q) {
 			return nil
 		}
 	}
 	return err
+}
+
+// goneURL returns where browsers are sent from a link that has ended. "": they see a page. The
+// owner of a link that was taken down has no say in it.
+func (s *service) goneURL(ctx context.Context, l link.Link) link.Fallback {
+	switch {
+	case l.GoneURL == "", l.Locked:
+		return s.GoneURL
+	case s.Blocked.Has(ctx, string(l.GoneURL)):
+		return ""
+	}
+	return l.GoneURL
 }
 
 // offer returns the problem of an alias that leads nowhere. Its page offers to make the link.

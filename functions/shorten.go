@@ -16,6 +16,8 @@ type shortenRequest struct {
 	Alias      *string    `json:"alias"`
 	Seconds    *integer   `json:"expiresInSeconds"`
 	ExpiresAt  *time.Time `json:"expiresAtUtc"`
+	StartsAt   *time.Time `json:"startsAtUtc"`
+	GoneURL    *string    `json:"goneUrl"`
 	StatusCode *integer   `json:"statusCode"`
 	Forward    forwarded  `json:"forward"`
 	Title      string     `json:"title"`
@@ -33,17 +35,25 @@ type summary struct {
 	ExpiresAt *string     `json:"expiresAtUtc"`
 }
 
-// made is a link in the response to its creation. It says what the link forwards if the request
-// did.
+// made is a link in the response to its creation. It has those of its further members that the
+// request had.
 type made struct {
 	summary
-	Forward *[]string `json:"forward,omitzero"`
+	Forward  *[]string `json:"forward,omitzero"`
+	StartsAt **string  `json:"startsAtUtc,omitzero"`
+	GoneURL  **string  `json:"goneUrl,omitzero"`
 }
 
 func (s *service) viewMade(l link.Link, wish link.Wish) made {
 	m := made{summary: s.summarize(l)}
 	if wish.Forward != nil {
 		m.Forward = new(l.Forward.Names())
+	}
+	if wish.StartsAt != nil {
+		m.StartsAt = new(formatTime(l.StartsAt))
+	}
+	if wish.GoneURL != nil {
+		m.GoneURL = new(orNull(string(l.GoneURL)))
 	}
 	return m
 }
@@ -106,7 +116,8 @@ func (s *service) shorten(c *call) (any, error) {
 func (s *service) create(
 	ctx context.Context, wish link.Wish, who access.Caller,
 ) (l link.Link, created bool, token string, err error) {
-	if len(wish.Forward) > 0 || wish.Domain != "" && s.DomainsOwnersOnly {
+	if len(wish.Forward) > 0 || wish.StartsAt != nil || wish.GoneURL != nil ||
+		wish.Domain != "" && s.DomainsOwnersOnly {
 		if err := needOwner(who); err != nil {
 			return l, false, "", err
 		}
@@ -162,6 +173,8 @@ func (s *service) parseWish(body []byte, who access.Caller) (link.Wish, error) {
 		Domain:     d,
 		Alias:      request.Alias,
 		End:        link.End{Seconds: (*int64)(request.Seconds), At: request.ExpiresAt},
+		StartsAt:   request.StartsAt,
+		GoneURL:    request.GoneURL,
 		StatusCode: (*int64)(request.StatusCode),
 		Forward:    request.Forward,
 		Title:      request.Title,

@@ -494,7 +494,8 @@ func TestTopLinks(t *testing.T) {
 				`"createdAtUtc":null,"expiresAtUtc":null,"updatedAtUtc":%[4]q,"statusCode":302,`+
 				`"forward":[],"disabled":false,"shared":false,"locked":false,`+
 				`"deletedAtUtc":null,"title":"Top %[1]d","tags":["print"],"owner":%[2]q,`+
-				`"clicks":%[3]d}`, n, owners[n], 4-n, now.Format(time.RFC3339))
+				`"startsAtUtc":null,"goneUrl":null,"clicks":%[3]d}`, n, owners[n], 4-n,
+				now.Format(time.RFC3339))
 		}
 		return fmt.Sprintf(`{"window":%q,"asOfUtc":%q,"items":[%s]}`, window,
 			now.Format(time.RFC3339), strings.Join(items, ","))

@@ -15,11 +15,12 @@ import (
 // named here, each may return link.ErrUnavailable; those of one link also link.ErrDamaged.
 type Links interface {
 	// Create makes a link, or returns the live one of the same owner and long URL. Errors:
-	// link.ErrBlocked, link.ErrDisabled, link.ErrAliasesTaken, link.ErrAliasTaken.
+	// link.ErrBlocked, link.ErrGoneBlocked, link.ErrDisabled, link.ErrAliasesTaken,
+	// link.ErrAliasTaken.
 	Create(ctx context.Context, want link.Link, claimHash string) (
 		l link.Link, created bool, err error)
-	// Cached returns a live link from memory. If stale is true, the link may be one that is only
-	// good enough if the store does not respond. It does not keep the name.
+	// Cached returns a live or scheduled link from memory. If stale is true, the link may be one
+	// that is only good enough if the store does not respond. It does not keep the name.
 	Cached(ctx context.Context, a link.Name, stale bool) (l link.Link, ok bool)
 	// Get returns a link or a tombstone, perhaps from a cache. Error: link.ErrNotFound.
 	Get(ctx context.Context, a link.Name) (link.Link, error)
@@ -28,7 +29,8 @@ type Links interface {
 	// History is Read with the history.
 	History(ctx context.Context, a link.Name) (link.Link, error)
 	// Edit writes what change makes of a link. After a concurrent edit it tries again, unless once
-	// is set. Errors: those of change, link.ErrBlocked, link.ErrNotFound, link.ErrConflict.
+	// is set. Errors: those of change, link.ErrBlocked, link.ErrGoneBlocked, link.ErrNotFound,
+	// link.ErrConflict.
 	Edit(ctx context.Context, a link.Name, once bool,
 		change func(link.Link) (link.Link, error)) (link.Link, error)
 	// EditAll makes several edits, those of one link in their order. If err is not nil, nothing was

@@ -96,17 +96,24 @@ func (b *Blocked) Has(ctx context.Context, longURL string) bool {
 	return b.hosts.Load().Cover(longURL)
 }
 
-// permit returns an error unless a link may lead to a long URL. It is for writes. They need storage
-// anyway, so it waits for hosts that are not known, or of which a change was announced. It may be
-// the first call after an idle time, so it polls for changes first. Errors: link.ErrBlocked,
-// link.ErrUnavailable.
-func (b *Blocked) permit(ctx context.Context, longURL string) error {
+// permit returns an error unless a link may lead where next does and was does not. It is for
+// writes. They need storage anyway, so it waits for hosts that are not known, or of which a change
+// was announced. It may be the first call after an idle time, so it polls for changes first.
+// Errors: link.ErrBlocked, link.ErrGoneBlocked, link.ErrUnavailable.
+func (b *Blocked) permit(ctx context.Context, was, next link.Link) error {
+	if next.LongURL == was.LongURL && next.GoneURL == was.GoneURL {
+		return nil
+	}
 	b.changes.current(ctx, b.config.Now())
 	if err := b.Read(ctx); err != nil {
 		return err
 	}
-	if b.hosts.Load().Cover(longURL) {
+	hosts := b.hosts.Load()
+	switch {
+	case next.LongURL != was.LongURL && hosts.Cover(next.LongURL):
 		return link.ErrBlocked
+	case next.GoneURL != was.GoneURL && hosts.Cover(string(next.GoneURL)):
+		return link.ErrGoneBlocked
 	}
 	return nil
 }

@@ -607,11 +607,25 @@ func testBlocked(t *testing.T, start starter) {
 		blocked("its owner's", shorten(owned(want(bad, time.Hour), "a")))
 		blocked("a new URL", shorten(want(bad+"new", time.Hour)))
 		blocked("a chosen alias", shorten(chosen(want(bad, time.Hour), "mine")))
+		gone := want(good+"gone", time.Hour)
+		gone.GoneURL = bad
+		if err := shorten(gone); !errors.Is(err, link.ErrGoneBlocked) {
+			t.Errorf("a gone URL: got %v", err)
+		}
+		if err := edit(other.Name, func(l *link.Link) { l.GoneURL = bad }); !errors.Is(err,
+			link.ErrGoneBlocked) {
+			t.Errorf("an edit of the gone URL: got %v", err)
+		}
+		gone.Name, gone.CreatedAt = s.name("gone"), clock.Now()
+		if err := s.Import(t.Context(), []link.Link{gone})[0].Err; !errors.Is(err,
+			link.ErrGoneBlocked) {
+			t.Errorf("an import of a gone URL: got %v", err)
+		}
 		blocked("an edit", edit(other.Name, func(l *link.Link) { l.LongURL = bad }))
 		// A link that leads there already can be read, disabled, deleted, restored, claimed, and
 		// moved to another URL.
 		for _, change := range []func(*link.Link){
-			func(l *link.Link) { l.Disabled = true },
+			func(l *link.Link) { l.Disabled, l.GoneURL = true, good },
 			func(l *link.Link) { l.DeletedAt = clock.Now() },
 			func(l *link.Link) { l.DeletedAt = time.Time{} },
 			func(l *link.Link) { l.LongURL = good + "2" },

@@ -85,16 +85,29 @@ type entry struct {
 	// link that people spell so.
 	absent  bool
 	counted clicks.Day // the first day whose clicks are its own
+	seldom  *seldom    // nil: it has none of that
 }
+
+// seldom is what few links have. The entries of all others do not take its room.
+type seldom struct {
+	startsAt time.Time
+	goneURL  link.Fallback // "" if the link was taken down, which an entry does not say
+}
+
+const seldomOverhead = 48 // bytes
 
 // link returns the link or tombstone of the entry.
 func (e *entry) link() link.Link {
-	if e.gone != link.StateLive {
-		return link.Link{Name: e.alias, GoneReason: e.gone, GoneAt: e.expiresAt}
-	}
-	return link.Link{Name: e.alias, Spelling: e.spelling, LongURL: e.longURL, Owner: e.owner,
+	l := link.Link{Name: e.alias, Spelling: e.spelling, LongURL: e.longURL, Owner: e.owner,
 		CreatedAt: e.createdAt, ExpiresAt: e.expiresAt, Forward: e.forward,
 		StatusCode: int(e.statusCode), CountedFrom: e.counted.Start()}
+	if e.gone != link.StateLive {
+		l = link.Link{Name: e.alias, GoneReason: e.gone, GoneAt: e.expiresAt}
+	}
+	if e.seldom != nil {
+		l.StartsAt, l.GoneURL = e.seldom.startsAt, e.seldom.goneURL
+	}
+	return l
 }
 
 func (e *entry) row(stale bool) linkRow {
@@ -178,8 +191,8 @@ func (e *exactEntries) IterValues(func(*entry) (stop bool)) {}
 func (e *exactEntries) RemainingCost() int64                { return math.MaxInt64 }
 func (e *exactEntries) MaxCost() int64                      { return math.MaxInt64 }
 
-// hit returns the entry of a live link that can be served from memory, or nil. Most redirects need
-// nothing else, and it makes none of the copies that get makes.
+// hit returns the entry of a live or scheduled link that can be served from memory, or nil. Most
+// redirects need nothing else, and it makes none of the copies that get makes.
 func (c *cache) hit(ctx context.Context, a link.Name) *entry {
 	now := c.now()
 	if !c.current(ctx, now) {
@@ -196,7 +209,8 @@ func (c *cache) hit(ctx context.Context, a link.Name) *entry {
 	return e
 }
 
-// stale returns the entry of a live link that could be served if the table did not respond, or nil.
+// stale returns the entry of a live or scheduled link that could be served if the table did not
+// respond, or nil.
 func (c *cache) stale(ctx context.Context, a link.Name) *entry {
 	now := c.now()
 	e, ok := c.entries.Get(string(a))
@@ -371,6 +385,12 @@ func (c *cache) putAt(a link.Name, r linkRow, at time.Time, notBefore int64) {
 		cachedAt: at.UnixNano(), staleUntil: at.Add(c.config.Fresh + c.config.Stale).UnixNano(),
 	}
 	e.notBefore.Store(notBefore)
+	if r.Locked {
+		r.GoneURL = ""
+	}
+	if !r.StartsAt.IsZero() || r.GoneURL != "" {
+		e.seldom = &seldom{r.StartsAt, r.GoneURL}
+	}
 	if e.gone != link.StateLive {
 		e.expiresAt = r.GoneAt
 	}
@@ -394,6 +414,9 @@ func (c *cache) putAt(a link.Name, r linkRow, at time.Time, notBefore int64) {
 	// lists outgrow the entries. get does not serve an entry past its staleUntil, and sweep drops
 	// it when others need the room.
 	text := int64(2*len(a) + len(e.spelling) + len(e.longURL) + len(e.owner))
+	if e.seldom != nil {
+		text += seldomOverhead + int64(len(e.seldom.goneURL))
+	}
 	cost := entryOverhead + text*9/8 // Go's allocator rounds up, by an eighth at most
 	if c.entries.RemainingCost() < cost {
 		c.sweep(now)

@@ -381,7 +381,7 @@ func (c *checking) readLinks(ctx context.Context) error {
 		if rows.index != "" {
 			c.indexed.add(c.print(r.Row, rows.index))
 		}
-		if l.State(c.now) == link.StateLive {
+		if l.State(c.now).LiveOrScheduled() {
 			live.add(c.print(rows.index))
 		}
 		if rows.listed.Row != "" {

@@ -33,7 +33,10 @@ const (
 // no owner, for a live link of that URL without an owner. If there is one, Create returns it, and
 // created is false; otherwise Create draws an alias. However many callers, here and in other
 // processes, want a link for one URL at the same time, they all get the same link, and created is
-// true for one of them.
+// true for one of them. If want has a start, only a link with the same start will do, and the index
+// does not name the new link.
+//
+// A scheduled link counts as live in all of this.
 //
 // If Create returns an existing link without owner, it marks the link as Shared, unless claimHash
 // is the ClaimHash of that link. If the link ends much too early for the caller, it gets the wanted
@@ -41,13 +44,14 @@ const (
 //
 // When Create returns without an error, the link is durable. After an error it is safe to repeat.
 // Create takes at most Timeout, and a second more to repair if the process was stopped for too
-// long. A client that disconnects does not cut it short. Errors: link.ErrBlocked, link.ErrDisabled,
-// link.ErrAliasTaken, link.ErrAliasesTaken, link.ErrUnavailable.
+// long. A client that disconnects does not cut it short. Errors: link.ErrBlocked,
+// link.ErrGoneBlocked, link.ErrDisabled, link.ErrAliasTaken, link.ErrAliasesTaken,
+// link.ErrUnavailable.
 func (s *Links) Create(ctx context.Context, want link.Link, claimHash string) (l link.Link,
 	created bool, err error) {
 	until, ctx, cancel := s.config.startWrite(ctx)
 	defer cancel()
-	if err := s.Blocked.permit(ctx, want.LongURL); err != nil {
+	if err := s.Blocked.permit(ctx, link.Link{}, want); err != nil {
 		return link.Link{}, false, err
 	}
 	c := &creation{s: s, until: until, want: want, claimHash: claimHash}
@@ -85,7 +89,16 @@ func (c *creation) create(ctx context.Context) (l link.Link, created bool, err e
 	if err := c.insert(ctx); err != nil {
 		return link.Link{}, false, err
 	}
+	if !c.indexed() {
+		return c.own.Link, true, nil
+	}
 	return c.enter(ctx, seen)
+}
+
+// indexed reports whether the index is to name the link that is wanted. It is not, if the link is
+// no match for callers who want a link of its URL and nothing else.
+func (c *creation) indexed() bool {
+	return c.want.Name.Alias() == "" && c.want.StartsAt.IsZero()
 }
 
 // find returns the link that the index names for the wanted URL: the own link or a live one.
@@ -125,7 +138,7 @@ func (c *creation) createChosen(ctx context.Context) (l link.Link, created bool,
 	case !errors.Is(err, table.ErrExists):
 		return link.Link{}, false, err
 	case c.want.Owner != "" && there.Owner == c.want.Owner && there.LongURL == c.want.LongURL &&
-		there.State(c.s.config.Now()) == link.StateLive:
+		there.State(c.s.config.Now()).LiveOrScheduled():
 		return there.Link, false, nil
 	}
 	return link.Link{}, false, link.ErrAliasTaken
@@ -189,9 +202,11 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 			return link.Link{}, err
 		case r.LongURL != c.want.LongURL, r.Owner != c.want.Owner:
 			return link.Link{}, errStale
+		case !c.want.StartsAt.IsZero() && !r.StartsAt.Equal(c.want.StartsAt):
+			return link.Link{}, errStale
 		case r.State(now) == link.StateDisabled:
 			return link.Link{}, link.ErrDisabled
-		case r.State(now) != link.StateLive:
+		case !r.State(now).LiveOrScheduled():
 			return link.Link{}, errStale
 		}
 		if err := c.until.inTime(); err != nil {
@@ -240,7 +255,7 @@ func (c *creation) extend(ctx context.Context, r linkRow, seen indexRow) (link.L
 	e := &editing{s: c.s, until: c.until, once: true}
 	l, err := e.edit(ctx, r.Name, func(l link.Link) (link.Link, error) {
 		now := c.s.config.Now()
-		if l.Version != r.Version || l.State(now) != link.StateLive {
+		if l.Version != r.Version || !l.State(now).LiveOrScheduled() {
 			return l, link.ErrConflict
 		}
 		l = l.Extended(c.want.ExpiresAt, now)
@@ -469,5 +484,5 @@ func (c *creation) repair(ctx context.Context) {
 	if !c.until.stopped() {
 		return
 	}
-	c.s.repair(ctx, c.expiryAt(), c.own.Link, c.own.Link, c.want.Name.Alias() == "")
+	c.s.repair(ctx, c.expiryAt(), c.own.Link, c.own.Link, c.indexed())
 }

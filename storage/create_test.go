@@ -170,6 +170,7 @@ func testOwners(t *testing.T, start starter) {
 		plain, full := want(url, time.Hour), owned(chosen(want(url, 0), "Mine_-9"), "somebody")
 		plain.ClaimHash = strings.Repeat("c1", 32)
 		full.StatusCode, full.Title, full.Tags = 308, "A title: ü 東京", []string{"b", "a,b", `"'`}
+		full.StartsAt, full.GoneURL = full.CreatedAt.Add(time.Minute), "https://x.example/{alias}"
 		for _, w := range []link.Link{plain, full} {
 			l := s.create(t, w)
 			got, err := s.Read(t.Context(), l.Name)
@@ -238,6 +239,74 @@ func testOwners(t *testing.T, start starter) {
 		if got, _, err := s.Create(t.Context(), want(url+"2", time.Hour), ""); err != nil ||
 			got.Name != other.Name || !got.Shared {
 			t.Errorf("without a token: got %+v, %v", got, err)
+		}
+	})
+	t.Run("a scheduled link counts as live", func(t *testing.T) {
+		s, clock, want := start(t)
+		starts := clock.Now().Add(time.Hour)
+		later := func(starts time.Time) link.Link {
+			l := owned(want(url, 0), "a")
+			l.StartsAt = starts
+			return l
+		}
+		alone := s.create(t, later(starts)).Name
+		plain := s.create(t, owned(want(url, 0), "a")).Name
+		if got := s.of(t, owned(want(url, 0), "a")); got != plain || got == alone {
+			t.Errorf("the index has %s, not %s", got, plain)
+		}
+		change := func(a link.Name, change func(*link.Link)) {
+			t.Helper()
+			if _, err := s.Edit(t.Context(), a, false, func(l link.Link) (link.Link, error) {
+				change(&l)
+				return l, nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		change(plain, func(l *link.Link) { l.StartsAt = starts })
+		// A restored link enters the index if that is free.
+		change(alone, func(l *link.Link) { l.DeletedAt = clock.Now() })
+		change(alone, func(l *link.Link) { l.DeletedAt = time.Time{} })
+		for range 2 { // before the start, and at it
+			for _, w := range []link.Link{later(starts), later(time.Time{})} {
+				if got := s.of(t, w); got != plain {
+					t.Errorf("starts at %v: got %s, not %s", w.StartsAt, got, plain)
+				}
+			}
+			if got := s.create(t, later(starts.Add(time.Second))); got.Name == plain {
+				t.Error("another start: got the same link")
+			}
+			clock.Advance(time.Hour)
+		}
+		mine := later(starts.Add(time.Hour))
+		if a := chosen(mine, "mine"); s.create(t, a).Name != s.of(t, a) {
+			t.Error("by its alias: another link")
+		}
+	})
+	t.Run("a tombstone keeps the gone URL, unless its link was taken down", func(t *testing.T) {
+		s, clock, want := start(t)
+		sends := owned(want(url, time.Hour), "a")
+		sends.GoneURL = "https://example.org/{alias}"
+		kept, down := s.create(t, sends), s.create(t, chosen(sends, "down"))
+		if _, err := s.Edit(t.Context(), down.Name, false, func(l link.Link) (link.Link, error) {
+			l.Disabled, l.Locked = true, true
+			return l, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		clock.Advance(time.Hour)
+		for _, state := range []link.State{link.StateLive, link.StateExpired} { // before and after
+			l, err := s.Get(t.Context(), kept.Name)
+			if err != nil || l.GoneReason != state || l.GoneURL != sends.GoneURL {
+				t.Errorf("got %+v, %v", l, err)
+			}
+			if _, err := s.Reap(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if l, err := s.Get(t.Context(), down.Name); err != nil || l.GoneURL != "" ||
+			l.GoneReason != link.StateExpired {
+			t.Errorf("taken down: got %+v, %v", l, err)
 		}
 	})
 	t.Run("a chosen alias is given out once", func(t *testing.T) {

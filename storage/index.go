@@ -121,9 +121,9 @@ func (s *Links) unchanged(ctx context.Context, l linkRow) error {
 }
 
 // claim makes the index lead to a link, unless it leads to another link of the same long URL and
-// owner that is live or disabled. If the link was changed meanwhile, the edit that did so may not
-// have seen the row, so claim takes the row back. late: a write may still arrive, or the link was
-// changed, so the guard of the link has to stay.
+// owner that is live, scheduled or disabled. If the link was changed meanwhile, the edit that did
+// so may not have seen the row, so claim takes the row back. late: a write may still arrive, or the
+// link was changed, so the guard of the link has to stay.
 //
 // seen is the row as it was read; the zero indexRow if there is none, or it is not known. The
 // caller must have a guard: a crash before the second look may leave a row that leads to a link of
@@ -179,7 +179,7 @@ func (s *Links) takeBack(ctx context.Context, l link.Link, added table.ETag) (mo
 }
 
 // holder reads the index row of the link's long URL and owner. free: this link may take it, since
-// there is no row, which then has no ETag, or the row leads to no live or disabled link.
+// there is no row, which then has no ETag, or the row leads to no live, scheduled or disabled link.
 func (s *Links) holder(ctx context.Context, l link.Link) (seen indexRow, free bool, err error) {
 	seen, err = s.index.get(ctx, indexKey(l))
 	switch {
@@ -201,7 +201,7 @@ func (s *Links) holder(ctx context.Context, l link.Link) (seen indexRow, free bo
 		return seen, free, err
 	}
 	state := there.State(s.config.Now())
-	return seen, state != link.StateLive && state != link.StateDisabled, nil
+	return seen, !state.LiveOrScheduled() && state != link.StateDisabled, nil
 }
 
 // guarded writes the row of the index that leads to a link. Before that it inserts a guard, by

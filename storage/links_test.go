@@ -78,6 +78,7 @@ func TestRowsOfOtherPrograms(t *testing.T) {
 		want      link.Link
 	}{
 		"all properties, and unknown ones": {"my", "MyLink", rawtables.Entity{"IsDisabled": true,
+			"GoneUrl":   "nowhere",
 			"CreatedBy": "somebody", "Clicks": 7, "Tags": "a,b", "StatusCode": 200,
 			"CreatedAtUtc":            "2024-02-29T12:00:00.1234567Z",
 			"CreatedAtUtc@odata.type": "Edm.DateTime"},
@@ -107,7 +108,8 @@ func TestRowsOfOtherPrograms(t *testing.T) {
 		"an expiry of wrong type": {"LongUrl": "https://example.com/", "ExpiresAtUtc": true},
 		"an expiry that is no time": {"LongUrl": "https://example.com/",
 			"ExpiresAtUtc": "tomorrow"},
-		"a flag of wrong type": {"LongUrl": "https://example.com/", "IsDisabled": "no"},
+		"a start of wrong type": {"LongUrl": "https://example.com/", "StartsAtUtc": 7},
+		"a flag of wrong type":  {"LongUrl": "https://example.com/", "IsDisabled": "no"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e["PartitionKey"], e["RowKey"] = "br", "broken"

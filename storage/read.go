@@ -10,10 +10,10 @@ import (
 	"tiney/storage/table"
 )
 
-// Cached returns the link of an alias if it is cached, live and right, except for changes of the
-// last seconds. If stale is true, it also returns a link that would be served if storage were down.
-// The link may lack what Link says a cache leaves out. Cached makes no call, except a poll of
-// changes after an idle time.
+// Cached returns the link of an alias if it is cached, live or scheduled, and right, except for
+// changes of the last seconds. If stale is true, it also returns a link that would be served if
+// storage were down. The link may lack what Link says a cache leaves out. Cached makes no call,
+// except a poll of changes after an idle time.
 func (s *Links) Cached(ctx context.Context, a link.Name, stale bool) (l link.Link, ok bool) {
 	if s.cache == nil {
 		return link.Link{}, false

@@ -334,12 +334,17 @@ func (r *reaping) prepareTombstones(ctx context.Context, rows []*dueRow) []*dueR
 	return slices.DeleteFunc(rows, func(d *dueRow) bool { return !d.over })
 }
 
-// tombstone returns the tombstone of a link.
+// tombstone returns the tombstone of a link. That of a link that was taken down sends nobody where
+// its owner wants.
 func (r *reaping) tombstone(l link.Link) link.Link {
+	t := link.Link{Name: l.Name, GoneReason: link.StateExpired, GoneAt: l.ExpiresAt}
 	if !l.DeletedAt.IsZero() {
-		return link.Link{Name: l.Name, GoneReason: link.StateDeleted, GoneAt: l.DeletedAt}
+		t.GoneReason, t.GoneAt = link.StateDeleted, l.DeletedAt
 	}
-	return link.Link{Name: l.Name, GoneReason: link.StateExpired, GoneAt: l.ExpiresAt}
+	if !l.Locked {
+		t.GoneURL = l.GoneURL
+	}
+	return t
 }
 
 // endLink deletes the link's row of the index, then the link, or replaces it by its tombstone, and

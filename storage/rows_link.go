@@ -41,6 +41,9 @@ type linkEntity struct {
 	CreatedAtType string     `json:"CreatedAtUtc@odata.type,omitzero"`
 	ExpiresAt     time.Time  `json:"ExpiresAtUtc,omitzero"`
 	ExpiresAtType string     `json:"ExpiresAtUtc@odata.type,omitzero"`
+	StartsAt      time.Time  `json:"StartsAtUtc,omitzero"`
+	StartsAtType  string     `json:"StartsAtUtc@odata.type,omitzero"`
+	GoneURL       string     `json:"GoneUrl,omitzero"`
 	IsDisabled    *bool      `json:",omitzero"` // a tombstone has none
 	Owner         string     `json:",omitzero"`
 	StatusCode    int        `json:",omitzero"`
@@ -93,7 +96,7 @@ func encodeLink(r linkRow) []byte {
 	e := linkEntity{
 		PartitionKey: linkPartition(r.Name), RowKey: string(r.Name),
 		LongURL: r.LongURL, Shared: r.Shared, Owner: r.Owner, Title: r.Title,
-		ClaimHash: r.ClaimHash, Spelling: r.Spelling,
+		ClaimHash: r.ClaimHash, Spelling: r.Spelling, GoneURL: string(r.GoneURL),
 		Locked: r.Locked, History: r.History.JSON(),
 		CreateID: r.createID, EditID: r.editID, ExpiryETag: r.expiryETag, Unknown: r.unknown,
 		GoneReason: r.GoneReason,
@@ -115,6 +118,7 @@ func encodeLink(r linkRow) []byte {
 	}
 	e.CreatedAt, e.CreatedAtType = table.DateTime(r.CreatedAt)
 	e.ExpiresAt, e.ExpiresAtType = table.DateTime(r.ExpiresAt)
+	e.StartsAt, e.StartsAtType = table.DateTime(r.StartsAt)
 	e.UpdatedAt, e.UpdatedAtType = table.DateTime(r.UpdatedAt)
 	e.DeletedAt, e.DeletedAtType = table.DateTime(r.DeletedAt)
 	e.GoneAt, e.GoneAtType = table.DateTime(r.GoneAt)
@@ -136,14 +140,17 @@ func decodeLink(data []byte, a link.Name, etag table.ETag) (linkRow, error) {
 	if err != nil || e.LongURL == "" && e.GoneAt.IsZero() {
 		return linkRow{}, fmt.Errorf("link %s: %w", a, link.ErrDamaged)
 	}
-	for _, at := range []time.Time{e.CreatedAt, e.ExpiresAt, e.UpdatedAt, e.DeletedAt, e.GoneAt,
-		e.LastAt} {
+	for _, at := range []time.Time{e.CreatedAt, e.ExpiresAt, e.StartsAt, e.UpdatedAt, e.DeletedAt,
+		e.GoneAt, e.LastAt} {
 		// an offset may move a time into another year; such a time could not be written again
 		if year := at.UTC().Year(); year < 0 || year > 9999 {
 			return linkRow{}, fmt.Errorf("link %s: %w", a, link.ErrDamaged)
 		}
 	}
 	l := link.Link{Name: a, Version: string(etag)}
+	if link.HostOf(e.GoneURL) != "" { // another program may keep something else in it
+		l.GoneURL = link.Fallback(e.GoneURL)
+	}
 	if e.LongURL == "" {
 		l.GoneAt, l.GoneReason = e.GoneAt.UTC(), link.StateExpired
 		if e.GoneReason == link.StateDeleted {
@@ -151,8 +158,8 @@ func decodeLink(data []byte, a link.Name, etag table.ETag) (linkRow, error) {
 		}
 		return linkRow{Link: l, etag: etag}, nil
 	}
-	l.LongURL, l.CreatedAt, l.ExpiresAt, l.StatusCode = e.LongURL, e.CreatedAt.UTC(),
-		e.ExpiresAt.UTC(), e.StatusCode
+	l.LongURL, l.CreatedAt, l.ExpiresAt, l.StartsAt, l.StatusCode = e.LongURL, e.CreatedAt.UTC(),
+		e.ExpiresAt.UTC(), e.StartsAt.UTC(), e.StatusCode
 	l.Disabled, l.Shared, l.Owner, l.DeletedAt = e.IsDisabled != nil && *e.IsDisabled, e.Shared,
 		e.Owner, e.DeletedAt.UTC()
 	l.UpdatedAt, l.Title, l.ClaimHash = e.UpdatedAt.UTC(), e.Title, e.ClaimHash

@@ -119,7 +119,7 @@ func (s *secondary) note(a link.Name, r linkRow, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now := s.config.Now(); err == nil && r.State(now) == link.StateLive {
+	if now := s.config.Now(); err == nil && r.State(now).LiveOrScheduled() {
 		delete(s.ended, a)
 	} else {
 		if s.ended == nil || len(s.ended) >= endedCount {

@@ -21,8 +21,10 @@ const (
 	title
 	tags
 	owner
+	gone // where it leads after its end
 	// Times.
 	created
+	starts
 	expires
 	updated
 	last
@@ -83,6 +85,8 @@ var members = []member{
 	{"domain", domain, func(_ *Writer, rec *Record) any { return string(rec.Link.Name.Domain()) }},
 	{"forward", forward, func(_ *Writer, rec *Record) any { return rec.Link.Forward.Names() }},
 	{"locked", locked, func(_ *Writer, rec *Record) any { return rec.Link.Locked }},
+	{"startsAtUtc", starts, func(_ *Writer, rec *Record) any { return rec.Link.StartsAt }},
+	{"goneUrl", gone, func(_ *Writer, rec *Record) any { return string(rec.Link.GoneURL) }},
 }
 
 // ownNames returns the names of the members that are read.
@@ -157,7 +161,7 @@ func (e *entry) records(needed string, yield func(Record)) {
 func (e *entry) fill() {
 	l := &e.Link
 	l.LongURL, l.Title, l.Owner = e.texts[target], e.texts[title], e.texts[owner]
-	e.Domain = e.texts[domain]
+	e.Domain, l.GoneURL = e.texts[domain], link.Fallback(e.texts[gone])
 	if !nothing(e.texts[password]) {
 		e.fail("The link asks for a password, which no link can here: it would lead everybody to " +
 			"its target. Take the password away, or leave it out.")
@@ -168,7 +172,7 @@ func (e *entry) fill() {
 			quoted(strings.Join(e.forward, ",")))
 	}
 	l.CreatedAt, l.UpdatedAt, e.Total.Last = e.date(created), e.date(updated), e.date(last)
-	l.ExpiresAt = e.end()
+	l.ExpiresAt, l.StartsAt = e.time(expires), e.time(starts)
 	e.Total.Clicks, _ = parseWhole(e.texts[visits])
 	e.Total.Bots, _ = parseWhole(e.texts[bots])
 	if code := e.texts[status]; !nothing(code) {
@@ -195,17 +199,17 @@ func (e *entry) date(c column) time.Time {
 	return time.Time{}
 }
 
-// end returns when the link ends. If that cannot be read, it is an error, because the link would
-// never end.
-func (e *entry) end() time.Time {
-	text := e.texts[expires]
+// time returns when the link ends or starts. If that cannot be read, it is an error, because the
+// link would lead somewhere when it must not.
+func (e *entry) time(c column) time.Time {
+	text := e.texts[c]
 	if nothing(text) {
 		return time.Time{}
 	}
 	t, ok := parseTime(text)
 	if !ok {
 		e.fail("%s is %s; a time is written as 2030-01-31T12:00:00Z or 2030-01-31 12:00:00.",
-			quoted(e.names[expires]), quoted(text))
+			quoted(e.names[c]), quoted(text))
 	}
 	return t
 }

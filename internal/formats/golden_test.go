@@ -106,6 +106,8 @@ func describe(rec formats.Record) string {
 	text("target", l.LongURL)
 	moment("created", l.CreatedAt)
 	moment("expires", l.ExpiresAt)
+	moment("starts", l.StartsAt)
+	text("gone", string(l.GoneURL))
 	moment("updated", l.UpdatedAt)
 	number("status", int64(l.StatusCode))
 	if l.Disabled {

@@ -186,7 +186,7 @@ func (r *objectReader) UnmarshalJSONFrom(in *jsontext.Decoder) error {
 			err = DecodeFirst(in, &e.custom, maxFew)
 		case forward:
 			err = DecodeFirst(in, &e.forward, maxFew)
-		case target, code, short, title, owner, domain:
+		case target, code, short, title, owner, gone, domain:
 			err = json.UnmarshalDecode(in, &text)
 		case disabled, locked, password:
 			text, err = r.flag(in)

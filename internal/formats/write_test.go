@@ -26,6 +26,8 @@ var (
 			LongURL:    "https://example.com/a?b=%41,c;d#ü",
 			CreatedAt:  day,
 			ExpiresAt:  day.AddDate(1, 0, 0),
+			StartsAt:   day.AddDate(0, 0, 1),
+			GoneURL:    "http://x.example/{alias}",
 			UpdatedAt:  day.Add(time.Hour),
 			StatusCode: 301,
 			Disabled:   true,
@@ -87,7 +89,7 @@ func TestWrite(t *testing.T) {
 	dash.Link.Name = "a@-x.example"
 	const names = "alias,shortUrl,longUrl,createdAtUtc,expiresAtUtc,updatedAtUtc,statusCode," +
 		"disabled,shared,deletedAtUtc,title,tags,owner,clicks,bots,lastClickAtUtc," +
-		"domain,forward,locked\n"
+		"domain,forward,locked,startsAtUtc,goneUrl\n"
 	for _, test := range []struct {
 		name    string
 		format  formats.Format
@@ -102,7 +104,8 @@ func TestWrite(t *testing.T) {
 				`"longUrl":"http://example.com","createdAtUtc":null,"expiresAtUtc":null,` +
 				`"updatedAtUtc":null,"statusCode":302,"disabled":false,"shared":false,` +
 				`"deletedAtUtc":null,"title":null,"tags":[],"owner":null,` +
-				`"clicks":0,"bots":0,"lastClickAtUtc":null,"domain":null,"forward":[],"locked":false}` + "\n"},
+				`"clicks":0,"bots":0,"lastClickAtUtc":null,"domain":null,"forward":[],` +
+				`"locked":false,"startsAtUtc":null,"goneUrl":null}` + "\n"},
 		{"everything", formats.NDJSON, []formats.Record{shared},
 			`{"alias":"-Spring_26","shortUrl":"https://s.example.com/to/-Spring_26",` +
 				`"longUrl":"https://example.com/a?b=%41,c;d#ü",` +
@@ -112,31 +115,35 @@ func TestWrite(t *testing.T) {
 				`"title":"+1 \"quoted\", 雪; 'x'",` +
 				`"tags":["-news","a,b","say \"hi\""," edge ","","plain words","'"],` +
 				`"owner":"=ann@example.com","clicks":1099511627776,"bots":3,` +
-				`"lastClickAtUtc":"2026-01-31T14:00:00Z","domain":null,"forward":[],"locked":true}` + "\n"},
+				`"lastClickAtUtc":"2026-01-31T14:00:00Z","domain":null,"forward":[],` +
+				`"locked":true,"startsAtUtc":"2026-02-01T12:00:00Z",` +
+				`"goneUrl":"http://x.example/{alias}"}` + "\n"},
 		{"a domain, and a spelling", formats.NDJSON, []formats.Record{spelled},
 			`{"alias":"Docs","shortUrl":"https://go.example/Docs",` +
 				`"longUrl":"http://example.com","createdAtUtc":null,"expiresAtUtc":null,` +
 				`"updatedAtUtc":null,"statusCode":302,"disabled":false,"shared":false,` +
 				`"deletedAtUtc":null,"title":null,"tags":[],"owner":null,` +
 				`"clicks":0,"bots":0,"lastClickAtUtc":null,"domain":"go.example",` +
-				`"forward":["query","path"],"locked":false}` + "\n"},
+				`"forward":["query","path"],"locked":false,` +
+				`"startsAtUtc":null,"goneUrl":null}` + "\n"},
 		{"empty fields", formats.CSV, []formats.Record{least},
 			names + "a,https://s.example.com/to/a,http://example.com,,,," +
-				"302,false,false,,,,,0,0,,,,false\n"},
+				"302,false,false,,,,,0,0,,,,false,,\n"},
 		{"domains, and a spelling", formats.CSV, []formats.Record{spelled, retired, dash},
 			names + "Docs,https://go.example/Docs,http://example.com,,,," +
-				"302,false,false,,,,,0,0,,go.example,\"query,path\",false\n" +
+				"302,false,false,,,,,0,0,,go.example,\"query,path\",false,,\n" +
 				"a,https://old.example:8080/a,http://example.com,,,," +
-				"302,false,false,,,,,0,0,,old.example:8080,path,false\n" +
+				"302,false,false,,,,,0,0,,old.example:8080,path,false,,\n" +
 				"a,https://-x.example/a,http://example.com,,,," +
-				"302,false,false,,,,,0,0,,'-x.example,,false\n"},
+				"302,false,false,,,,,0,0,,'-x.example,,false,,\n"},
 		{"no formulas", formats.CSV, []formats.Record{shared},
 			names + `'-Spring_26,https://s.example.com/to/-Spring_26,` +
 				`"https://example.com/a?b=%41,c;d#ü",2026-01-31T12:00:00Z,2027-01-31T12:00:00Z,` +
 				`2026-01-31T13:00:00Z,301,true,true,2026-01-31T12:00:00Z,` +
 				`"'+1 ""quoted"", 雪; 'x'",` +
 				`"'-news,""a,b"",""say """"hi"""""","" edge "","""",plain words,'",` +
-				`'=ann@example.com,1099511627776,3,2026-01-31T14:00:00Z,,,true` + "\n"},
+				`'=ann@example.com,1099511627776,3,2026-01-31T14:00:00Z,,,true,` +
+				`2026-02-01T12:00:00Z,http://x.example/{alias}` + "\n"},
 	} {
 		t.Run(string(test.format)+"/"+test.name, func(t *testing.T) {
 			if got := write(t, test.format, test.records...); got != test.want {

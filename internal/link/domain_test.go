@@ -229,6 +229,9 @@ func TestFallback(t *testing.T) {
 		"https://{alias}.example/":         true, "https://a.example:{domain}/": true, "{alias}": true,
 		"https://go.example/{alias}": true, "https://tiney.to/": true, "mailto:a@a.example": true,
 		"a.example": true, "https://a.example/ x": true,
+		"https://a.example/" + strings.Repeat("{alias}", 81):   false,
+		"https://a.example/" + strings.Repeat("{alias}", 82):   true,
+		"https://a.example/?" + strings.Repeat("{domain}", 32): true,
 	} {
 		if _, err := r.ParseFallback(raw, true); (err != nil) != wrong {
 			t.Errorf("%s: %v", raw, err)

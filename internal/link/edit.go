@@ -6,7 +6,9 @@ import "time"
 // unchanged.
 type Patch struct {
 	LongURL    *string
-	End        *End // the zero End: never
+	End        *End       // the zero End: never
+	StartsAt   *time.Time // a zero time: at once
+	GoneURL    *string    // "": none
 	StatusCode *int64
 	Forward    *[]string
 	Disabled   *bool
@@ -42,9 +44,10 @@ type Actor struct {
 func (a Actor) takesDown() bool { return a.Admin && !a.Own }
 
 // Edit returns the link as it is after a patch at now. Only admins may change where a shared link
-// leads and what it forwards, disable or enable it, or make it end earlier. Only they may
-// change a link that was taken down. An admin who disables somebody else's link takes it down, and
-// an admin who enables a link ends that. An edit that changes nothing returns the link as it was.
+// leads, also after its end, what it forwards and when it starts, disable or enable it, or make it
+// end earlier. Only they may change a link that was taken down. An admin who disables somebody
+// else's link takes it down, and an admin who enables a link ends that. An edit that changes
+// nothing returns the link as it was.
 // Errors: *InvalidError, ErrLocked, ErrDeleted, ErrShared.
 func (r Rules) Edit(l Link, p Patch, by Actor, now time.Time) (Link, error) {
 	switch {
@@ -62,11 +65,29 @@ func (r Rules) Edit(l Link, p Patch, by Actor, now time.Time) (Link, error) {
 	}
 	now = now.UTC().Truncate(time.Second)
 	var err error
-	// Ends that other programs wrote may have fractions of a second, which no response shows. A
-	// caller who sends such an end back as it was shown changes nothing.
-	if p.End != nil && (p.End.At == nil ||
-		!p.End.At.Truncate(time.Second).Equal(l.ExpiresAt.Truncate(time.Second))) {
+	// Times that other programs wrote may have fractions of a second, which no response shows. A
+	// caller who sends such a time back as it was shown changes nothing.
+	sameSecond := func(a, b time.Time) bool {
+		return a.Truncate(time.Second).Equal(b.Truncate(time.Second))
+	}
+	if p.End != nil && (p.End.At == nil || !sameSecond(*p.End.At, l.ExpiresAt)) {
 		if edited.ExpiresAt, err = r.end(*p.End, true, now); err != nil {
+			return Link{}, err
+		}
+	}
+	if p.StartsAt != nil && !sameSecond(*p.StartsAt, l.StartsAt) {
+		edited.StartsAt = p.StartsAt.UTC().Truncate(time.Second)
+	}
+	if !edited.StartsAt.Equal(l.StartsAt) || !edited.ExpiresAt.Equal(l.ExpiresAt) {
+		if err = edited.checkStart(); err != nil {
+			return Link{}, err
+		}
+	}
+	if p.GoneURL != nil {
+		edited.GoneURL = Fallback(*p.GoneURL)
+	}
+	if edited.GoneURL != l.GoneURL || edited.LongURL != l.LongURL {
+		if err = r.checkGoneURL(edited); err != nil {
 			return Link{}, err
 		}
 	}
@@ -111,7 +132,8 @@ func (r Rules) Edit(l Link, p Patch, by Actor, now time.Time) (Link, error) {
 	earlier := !edited.ExpiresAt.IsZero() &&
 		(l.ExpiresAt.IsZero() || edited.ExpiresAt.Before(l.ExpiresAt))
 	if l.Shared && !by.Admin && (edited.LongURL != l.LongURL || earlier ||
-		edited.Disabled != l.Disabled || edited.Forward != l.Forward) {
+		edited.Disabled != l.Disabled || edited.Forward != l.Forward ||
+		!edited.StartsAt.Equal(l.StartsAt) || edited.GoneURL != l.GoneURL) {
 		return Link{}, ErrShared
 	}
 	return changed(l, edited, by, what, now), nil

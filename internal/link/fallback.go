@@ -2,6 +2,7 @@ package link
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -36,7 +37,14 @@ func (r Rules) ParseFallback(raw string, alias bool) (Fallback, error) {
 		return "", errors.New("may have {alias} and {domain} in braces, nothing else. " +
 			"For a brace, write %7B or %7D")
 	}
-	return Fallback(raw), nil
+	f := Fallback(raw)
+	longest := f.Location(Alias(strings.Repeat("a", MaxAliasLength)),
+		Domain(strings.Repeat("d", maxHost)+":65535"))
+	if len(longest) > MaxLocationBytes {
+		return "", fmt.Errorf("may have at most %d bytes with the longest alias and domain in it",
+			MaxLocationBytes)
+	}
+	return f, nil
 }
 
 // Location returns the URL for a request for an alias, in ASCII.

@@ -116,6 +116,8 @@ func (l Link) before(next Link) map[string]any {
 	}
 	set("longUrl", l.LongURL != next.LongURL, l.LongURL)
 	set("expiresAtUtc", !l.ExpiresAt.Equal(next.ExpiresAt), timeOrNull(l.ExpiresAt))
+	set("startsAtUtc", !l.StartsAt.Equal(next.StartsAt), timeOrNull(l.StartsAt))
+	set("goneUrl", l.GoneURL != next.GoneURL, orNull(string(l.GoneURL)))
 	set("statusCode", l.StatusCode != next.StatusCode, cmp.Or(l.StatusCode, DefaultStatusCode))
 	set("forward", l.Forward != next.Forward, l.Forward.Names())
 	set("disabled", l.Disabled != next.Disabled, l.Disabled)

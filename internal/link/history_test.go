@@ -25,7 +25,8 @@ func TestHistory(t *testing.T) {
 	r := rules(t, "https://tiney.example")
 	ann := link.Actor{By: "ann", Own: true}
 	l := link.Link{Name: "abc", LongURL: "https://example.com/?a=1&b=<2>", StatusCode: 302,
-		Title: "t", Owner: "ann", ExpiresAt: second.Add(time.Hour), Shared: true, ClaimHash: "h"}
+		Title: "t", Owner: "ann", ExpiresAt: second.Add(time.Hour), Shared: true, ClaimHash: "h",
+		StartsAt: second, GoneURL: "https://example.com/gone"}
 	step := func(next link.Link, err error) {
 		t.Helper()
 		if err != nil {
@@ -37,7 +38,8 @@ func TestHistory(t *testing.T) {
 		End: &link.End{}}, ann, now))
 	step(r.Edit(l, link.Patch{}, ann, now))
 	step(r.Edit(l, link.Patch{LongURL: ptr("https://example.com/2"), Owner: ptr("a|group|b"),
-		Forward: &[]string{"query"}, Disabled: ptr(true)}, link.Actor{By: "root", Admin: true}, now))
+		Forward: &[]string{"query"}, Disabled: ptr(true), StartsAt: new(time.Time),
+		GoneURL: new(string)}, link.Actor{By: "root", Admin: true}, now))
 	if l.ClaimHash != "" || !l.Shared || l.ExpiresAt != (time.Time{}) {
 		t.Errorf("transferred, and now %+v", l)
 	}
@@ -49,7 +51,9 @@ func TestHistory(t *testing.T) {
 restored by "root", before {"deletedAtUtc":"2026-09-01T12:00:00Z"}
 deleted by "root", before {"deletedAtUtc":null}
 transferred by "root", before {"disabled":false,"forward":[],` +
-		`"longUrl":"https://example.com/?a=1&b=<2>","owner":"ann"}`
+		`"goneUrl":"https://example.com/gone",` +
+		`"longUrl":"https://example.com/?a=1&b=<2>","owner":"ann",` +
+		`"startsAtUtc":"2026-09-01T12:00:00Z"}`
 	want = strings.ReplaceAll(want, "2026-09-01T12:00:00Z", second.Format(time.RFC3339))
 	if got := said(l.History); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

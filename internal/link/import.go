@@ -30,8 +30,9 @@ type Imported struct {
 // is always an *InvalidError.
 func (r Rules) Import(was Link, domain Domain, now time.Time) (Link, error) {
 	now = now.UTC().Truncate(time.Second)
-	l := Link{LongURL: was.LongURL, Owner: was.Owner, Disabled: was.Disabled, Title: was.Title,
-		Forward: was.Forward, Before: was.Before, Locked: was.Locked && was.Disabled}
+	l := Link{LongURL: was.LongURL, GoneURL: was.GoneURL, Owner: was.Owner, Disabled: was.Disabled,
+		Title: was.Title, Forward: was.Forward, Before: was.Before,
+		Locked: was.Locked && was.Disabled}
 	err := checkWords(was.Title, was.Tags)
 	if err != nil {
 		return Link{}, err
@@ -50,6 +51,9 @@ func (r Rules) Import(was Link, domain Domain, now time.Time) (Link, error) {
 	if err = l.checkForward(); err != nil {
 		return Link{}, err
 	}
+	if err = r.checkGoneURL(l); err != nil {
+		return Link{}, err
+	}
 	if l.CreatedAt, err = pastDate(FieldCreatedAt, was.CreatedAt, now); err != nil {
 		return Link{}, err
 	}
@@ -66,6 +70,10 @@ func (r Rules) Import(was Link, domain Domain, now time.Time) (Link, error) {
 		(l.ExpiresAt.Before(firstDate) || l.ExpiresAt.Year() > 9999) {
 		return Link{}, &InvalidError{FieldExpiresAt,
 			"The end must be from 1970 on, and before the year 10000."}
+	}
+	l.StartsAt = was.StartsAt.UTC().Truncate(time.Second)
+	if err = l.checkStart(); err != nil {
+		return Link{}, err
 	}
 	code := int64(was.StatusCode)
 	if code == 0 {

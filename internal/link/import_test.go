@@ -36,6 +36,7 @@ func TestImport(t *testing.T) {
 			l.Owner, l.Title, l.Tags, l.StatusCode, l.Disabled = "idp.example|"+
 				strings.Repeat("s", 255), "ü", []string{"b", "a", "b"}, 308, true
 			l.CreatedAt, l.UpdatedAt, l.ExpiresAt = at(2001), at(2002), at(2999)
+			l.StartsAt, l.GoneURL = at(2998), "https://example.org/{alias}"
 			l.Before = link.Count{Clicks: 1 << 53, Bots: 1, LastAt: at(2003)}
 		}, func(l *link.Link) {
 			l.Owner, l.Title, l.Tags, l.StatusCode, l.Disabled = "idp.example|"+
@@ -43,6 +44,8 @@ func TestImport(t *testing.T) {
 			l.CreatedAt, l.UpdatedAt, l.ExpiresAt = time.Date(2000, 12, 31, 23, 0, 0, 0, time.UTC),
 				time.Date(2001, 12, 31, 23, 0, 0, 0, time.UTC), time.Date(2998, 12, 31, 23, 0, 0, 0,
 					time.UTC)
+			l.StartsAt = time.Date(2997, 12, 31, 23, 0, 0, 0, time.UTC)
+			l.GoneURL = "https://example.org/{alias}"
 			l.Before = link.Count{Clicks: 1 << 53, Bots: 1, LastAt: time.Date(2002, 12, 31, 23, 0, 0,
 				0, time.UTC)}
 		}},
@@ -93,6 +96,13 @@ func TestImport(t *testing.T) {
 			link.FieldExpiresAt},
 		"ends too late": {func(l *link.Link) { l.ExpiresAt = at(10001) },
 			link.FieldExpiresAt},
+		"sends people here": {func(l *link.Link) { l.GoneURL = "https://tiney.to/" },
+			link.FieldGoneURL},
+		"sends people to its target": {func(l *link.Link) { l.GoneURL = "https://example.com/" },
+			link.FieldGoneURL},
+		"starts at its end": {func(l *link.Link) { l.StartsAt, l.ExpiresAt = at(2030), at(2030) },
+			link.FieldStartsAt},
+		"starts too late":     {func(l *link.Link) { l.StartsAt = at(10001) }, link.FieldStartsAt},
 		"another status code": {func(l *link.Link) { l.StatusCode = 303 }, link.FieldStatusCode},
 		"a long title": {func(l *link.Link) { l.Title = strings.Repeat("x", 201) },
 			link.FieldTitle},

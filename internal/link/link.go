@@ -6,6 +6,7 @@ package link
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -19,10 +20,14 @@ type Link struct {
 	LongURL    string // what the caller sent, byte for byte; "" in a tombstone
 	CreatedAt  time.Time
 	ExpiresAt  time.Time // zero: never
+	StartsAt   time.Time // zero: it leads somewhere from the beginning
 	StatusCode int       // of its redirects: 301, 302, 307 or 308; zero means 302
 	Forward    Forward   // what redirects append to LongURL
 	Disabled   bool
 	Owner      string // "": nobody
+	// GoneURL is where browsers are sent once the link has ended. "": to where the service says. A
+	// tombstone has it too.
+	GoneURL Fallback
 	// Locked says that an admin has taken the link down. Only an admin can end that.
 	Locked    bool
 	DeletedAt time.Time // zero: it is not deleted
@@ -73,9 +78,17 @@ const (
 	StateExpired  State = "expired"
 	StateDisabled State = "disabled" // can be enabled again
 	StateDeleted  State = "deleted"  // can be restored for a while
+	// StateScheduled is that of a link before StartsAt. Nothing happens at that time: each process
+	// goes by its clock.
+	StateScheduled State = "scheduled"
 )
 
-// State returns the state of a link at now. A link expires at the very instant of ExpiresAt.
+// LiveOrScheduled reports whether a link in this state leads somewhere, or will by itself. The
+// index names such links.
+func (s State) LiveOrScheduled() bool { return s == StateLive || s == StateScheduled }
+
+// State returns the state of a link at now. A link expires at the very instant of ExpiresAt, and
+// leads somewhere from that of StartsAt on.
 func (l Link) State(now time.Time) State {
 	switch {
 	case l.GoneReason != StateLive:
@@ -86,6 +99,8 @@ func (l Link) State(now time.Time) State {
 		return StateExpired
 	case l.Disabled:
 		return StateDisabled
+	case l.StartsAt.After(now):
+		return StateScheduled
 	}
 	return StateLive
 }
@@ -106,6 +121,8 @@ var (
 	ErrLocked = errors.New("the link was taken down")
 	// ErrBlocked: the long URL leads to a host that is blocked.
 	ErrBlocked = errors.New("the long URL's host is blocked")
+	// ErrGoneBlocked is ErrBlocked about the gone URL.
+	ErrGoneBlocked = fmt.Errorf("the gone URL: %w", ErrBlocked)
 	// ErrNotBlocked: the host itself is not blocked. A host above it may be.
 	ErrNotBlocked = errors.New("the host is not blocked")
 	// ErrAliasesTaken: every alias that was drawn for a new link was taken.

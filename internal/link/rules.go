@@ -31,6 +31,8 @@ const (
 	FieldLongURL    Field = "longUrl"
 	FieldLifetime   Field = "expiresInSeconds"
 	FieldExpiresAt  Field = "expiresAtUtc"
+	FieldStartsAt   Field = "startsAtUtc"
+	FieldGoneURL    Field = "goneUrl"
 	FieldAlias      Field = "alias"
 	FieldStatusCode Field = "statusCode"
 	FieldTitle      Field = "title"
@@ -140,7 +142,9 @@ type Wish struct {
 	Domain     Domain
 	Alias      *string // nil: one is drawn
 	End        End
-	StatusCode *int64 // nil: 302
+	StartsAt   *time.Time // nil: it does not say; a zero time: at once
+	GoneURL    *string    // nil: it does not say; "": none
+	StatusCode *int64     // nil: 302
 	Forward    []string
 	Title      string
 	Tags       []string
@@ -161,6 +165,18 @@ func (r Rules) New(w Wish, now time.Time) (Link, error) {
 		}
 	}
 	if l.ExpiresAt, err = r.end(w.End, w.Owner != "", l.CreatedAt); err != nil {
+		return Link{}, err
+	}
+	if w.StartsAt != nil {
+		l.StartsAt = w.StartsAt.UTC().Truncate(time.Second)
+	}
+	if err = l.checkStart(); err != nil {
+		return Link{}, err
+	}
+	if w.GoneURL != nil {
+		l.GoneURL = Fallback(*w.GoneURL)
+	}
+	if err = r.checkGoneURL(l); err != nil {
 		return Link{}, err
 	}
 	if l.StatusCode, err = statusCode(w.StatusCode); err != nil {
@@ -226,6 +242,34 @@ func (r Rules) end(e End, owned bool, now time.Time) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	return now.Add(min(r.DefaultTTL, r.MaxTTL)), nil
+}
+
+// checkStart returns an error if a link cannot start when it is to. A start may be past. The error
+// is an *InvalidError.
+func (l Link) checkStart() error {
+	switch {
+	case l.StartsAt.IsZero():
+		return nil
+	case l.StartsAt.Before(firstDate) || l.StartsAt.Year() > 9999:
+		return &InvalidError{FieldStartsAt,
+			"The start must be from 1970 on, and before the year 10000."}
+	case !l.ExpiresAt.IsZero() && !l.StartsAt.Before(l.ExpiresAt):
+		return &InvalidError{FieldStartsAt, "The start must be before the end."}
+	}
+	return nil
+}
+
+// checkGoneURL returns an error if a link cannot have its gone URL. The error is an *InvalidError.
+func (r Rules) checkGoneURL(l Link) error {
+	switch _, err := r.ParseFallback(string(l.GoneURL), true); {
+	case l.GoneURL == "":
+		return nil
+	case err != nil:
+		return &InvalidError{FieldGoneURL, "It " + strings.TrimSuffix(err.Error(), ".") + "."}
+	case string(l.GoneURL) == l.LongURL:
+		return &InvalidError{FieldGoneURL, "It must differ from the long URL, which ends."}
+	}
+	return nil
 }
 
 func statusCode(asked *int64) (int, error) {

@@ -22,7 +22,7 @@ type Metrics struct {
 
 	RedirectFound     Counter      `name:"redirect.found"`
 	RedirectNotFound  Counter      `name:"redirect.not_found"` // also impossible aliases
-	RedirectGone      Counter      `name:"redirect.gone"`      // expired or disabled
+	RedirectGone      Counter      `name:"redirect.gone"`      // expired, disabled or not started
 	RedirectSecondary Counter      `name:"redirect.secondary"` // read from the secondary region
 	RedirectDuration  Distribution `name:"redirect.duration_ms"`
 

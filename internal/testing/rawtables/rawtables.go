@@ -199,11 +199,15 @@ func Link(l link.Link) Entity {
 	if l.GoneReason != link.StateLive {
 		e["GoneReason"] = string(l.GoneReason)
 		e.time("GoneAtUtc", l.GoneAt)
+		if l.GoneURL != "" {
+			e["GoneUrl"] = string(l.GoneURL)
+		}
 		return e
 	}
 	e["LongUrl"], e["IsDisabled"] = l.LongURL, l.Disabled
 	for name, text := range map[string]string{"Owner": l.Owner, "Title": l.Title,
-		"ClaimHash": l.ClaimHash, "Spelling": string(l.Spelling), "History": l.History.JSON()} {
+		"ClaimHash": l.ClaimHash, "Spelling": string(l.Spelling), "History": l.History.JSON(),
+		"GoneUrl": string(l.GoneURL)} {
 		if text != "" {
 			e[name] = text
 		}
@@ -235,6 +239,7 @@ func Link(l link.Link) Entity {
 	}
 	e.time("CreatedAtUtc", l.CreatedAt)
 	e.time("ExpiresAtUtc", l.ExpiresAt)
+	e.time("StartsAtUtc", l.StartsAt)
 	e.time("UpdatedAtUtc", l.UpdatedAt)
 	e.time("DeletedAtUtc", l.DeletedAt)
 	e.time("LastClickBeforeUtc", l.Before.LastAt)
@@ -362,7 +367,8 @@ func (r *Tables) Age(d time.Duration) {
 	for _, table := range []string{r.Links, r.Index, r.Expiry} {
 		for _, e := range r.Rows(table) {
 			aged := false
-			for _, name := range []string{"ExpiresAtUtc", "DeletedAtUtc", "GoneAtUtc"} {
+			for _, name := range []string{"ExpiresAtUtc", "StartsAtUtc", "DeletedAtUtc",
+				"GoneAtUtc"} {
 				at := e.at(name)
 				if at.IsZero() {
 					continue

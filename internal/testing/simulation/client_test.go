@@ -48,8 +48,8 @@ type use struct {
 type body struct {
 	Alias, LongURL, ClaimToken, Type, Key, ID string
 	Host                                      string
-	ExpiresAtUTC, DeletedAtUTC                time.Time
-	Owner, Title, NextCursor                  *string
+	ExpiresAtUTC, StartsAtUTC, DeletedAtUTC   time.Time
+	Owner, Title, GoneURL, NextCursor         *string
 	Tags                                      []string
 	Disabled, Shared, Locked                  bool
 	Items                                     []body
@@ -71,8 +71,12 @@ func (b body) view() view {
 		shared: b.Shared, locked: b.Locked}
 	set(&v.owner, b.Owner)
 	set(&v.title, b.Title)
+	set(&v.gone, b.GoneURL)
 	if !b.ExpiresAtUTC.IsZero() {
 		v.end = b.ExpiresAtUTC.Unix()
+	}
+	if !b.StartsAtUTC.IsZero() {
+		v.starts = b.StartsAtUTC.Unix()
 	}
 	if !b.DeletedAtUTC.IsZero() {
 		v.deleted = b.DeletedAtUTC.Unix()
@@ -442,6 +446,21 @@ func (r *round) edit(n *node, k *key, alias string, rng *rand.Rand) {
 	} else if rng.IntN(6) == 0 {
 		e.change.end = new(int64)
 		send["expiresAtUtc"] = nil
+	}
+	switch rng.IntN(10) {
+	case 0: // perhaps past, or after the end
+		starts := n.clock().Add(time.Duration(rng.IntN(120)-30) * time.Second)
+		e.change.starts = new(starts.Unix())
+		send["startsAtUtc"] = time.Unix(*e.change.starts, 0).UTC()
+	case 1:
+		e.change.starts = new(int64)
+		send["startsAtUtc"] = nil
+	case 2:
+		e.change.gone = new(fmt.Sprintf("https://gone.example/%d?{alias}", rng.IntN(3)))
+		send["goneUrl"] = *e.change.gone
+	case 3:
+		e.change.gone = new(string)
+		send["goneUrl"] = nil
 	}
 	if rng.IntN(3) == 0 {
 		e.change.disabled = new(rng.IntN(2) == 0)

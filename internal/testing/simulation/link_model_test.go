@@ -120,7 +120,7 @@ func (s linkState) any(e linkEvent) []linkState {
 	return all
 }
 
-// live reports whether the link leads somewhere at the time now.
+// live reports whether the link leads somewhere at the time now, or will once it starts.
 func (s linkState) live(now int64) bool {
 	return s.phase == made && s.deleted == 0 && !s.disabled && (s.end == 0 || s.end > now)
 }
@@ -258,8 +258,11 @@ func (s linkState) apply(e event, late bool) (next linkState, status int, proble
 			return s, 409, "link-deleted"
 		case next.end != 0 && next.end != s.end && next.end < now+60:
 			return s, 400, "expires-at-utc"
+		case (next.starts != s.starts || next.end != s.end) && next.end != 0 &&
+			next.starts >= next.end:
+			return s, 400, "starts-at-utc"
 		case s.shared && e.by != "admin" && (next.url != s.url || earlier ||
-			next.disabled != s.disabled):
+			next.disabled != s.disabled || next.starts != s.starts || next.gone != s.gone):
 			return s, 409, "link-shared"
 		}
 	case "delete":
@@ -332,6 +335,15 @@ func (s linkState) remember(e event, was linkState) string {
 		if was.end != 0 {
 			before["expiresAtUtc"] = time.Unix(was.end, 0).UTC()
 		}
+	}
+	if s.starts != was.starts {
+		before["startsAtUtc"] = nil
+		if was.starts != 0 {
+			before["startsAtUtc"] = time.Unix(was.starts, 0).UTC()
+		}
+	}
+	if s.gone != was.gone {
+		before["goneUrl"] = orNull(was.gone)
 	}
 	if s.disabled != was.disabled {
 		before["disabled"] = was.disabled

@@ -10,7 +10,7 @@ import (
 type timeline struct {
 	made              []write[bool]
 	url, owner        []write[string]
-	end               []write[int64]
+	end, starts       []write[int64]
 	disabled, deleted []write[bool]
 }
 
@@ -63,6 +63,7 @@ func timelines(history []event) map[string]*timeline {
 			disabled := c.disabled != nil && *c.disabled
 			t.made = append(t.made, write[bool]{true, e.call, ret, e.node, false})
 			t.owner = append(t.owner, write[string]{e.by, e.call, ret, e.node, false})
+			t.starts = append(t.starts, write[int64]{0, e.call, ret, e.node, false})
 			t.disabled = append(t.disabled, write[bool]{disabled, e.call, ret, e.node, false})
 			t.deleted = append(t.deleted, write[bool]{false, e.call, ret, e.node, false})
 		case "delete", "restore":
@@ -81,6 +82,9 @@ func timelines(history []event) map[string]*timeline {
 		}
 		if c.end != nil {
 			t.end = append(t.end, write[int64]{*c.end, e.call, ret, e.node, false})
+		}
+		if c.starts != nil {
+			t.starts = append(t.starts, write[int64]{*c.starts, e.call, ret, e.node, false})
 		}
 		if c.owner != nil {
 			t.owner = append(t.owner, write[string]{*c.owner, e.call, ret, e.node, false})
@@ -165,6 +169,7 @@ func (r *round) checkTimes(history []event) {
 		ends := possible(t.end, e, since)
 		alive := func(end int64) bool { return end == 0 || end > e.from }
 		over := func(end int64) bool { return end != 0 && end <= e.latest }
+		started := func(start int64) bool { return start <= e.latest }
 		switch {
 		case leads:
 			urls := possible(t.url, e, since)
@@ -175,6 +180,9 @@ func (r *round) checkTimes(history []event) {
 			if !ok {
 				r.violation("%v: that is out of date\n%s", e, r.describe(alias, history))
 			}
+			if e.op == "follow" && !slices.ContainsFunc(possible(t.starts, e, since), started) {
+				r.violation("%v: that is before its start\n%s", e, r.describe(alias, history))
+			}
 			if !slices.ContainsFunc(ends, alive) {
 				r.violation("%v: that is past its end\n%s", e, r.describe(alias, history))
 			}
@@ -183,6 +191,12 @@ func (r *round) checkTimes(history []event) {
 				!slices.Contains(possible(t.disabled, e, since), true) &&
 				!slices.Contains(possible(t.deleted, e, since), true) {
 				r.violation("%v: it is gone, and should live\n%s", e, r.describe(alias, history))
+			}
+		case e.problem == "not-started":
+			if !slices.ContainsFunc(possible(t.starts, e, since), func(start int64) bool {
+				return start > e.from
+			}) {
+				r.violation("%v: it has started\n%s", e, r.describe(alias, history))
 			}
 		case e.status == 404:
 			if slices.ContainsFunc(t.made, func(w write[bool]) bool { return w.ret < since }) {

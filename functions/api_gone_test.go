@@ -1,0 +1,196 @@
+package functions_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"tiney/functions"
+	"tiney/internal/link"
+)
+
+// A goneUrl is written as GONE_URL is, and leads elsewhere than the link.
+func TestGoneURLAsAMember(t *testing.T) {
+	const put = `{"longUrl":"https://example.com/","alias":"made"`
+	for value, want := range map[string]string{
+		`null`: `null`,
+		`""`:   `null`,
+		`"HTTPS://ü.example/{domain}?a={alias}"`: `"HTTPS://ü.example/{domain}?a={alias}"`,
+	} {
+		r := newRig(t)
+		made := r.as("ann", "POST", "/api/shorten", put+`,"goneUrl":`+value+`}`)
+		shown, is := members(t, made)["goneUrl"]
+		if made.Code != 201 || is != (value != "null") || is && shown != want {
+			t.Errorf("%s: made %d %s", value, made.Code, made.Body)
+		}
+		if got := members(t, r.as("ann", "GET", "/api/links/made", ""))["goneUrl"]; got != want {
+			t.Errorf("%s: made with %s, want %s", value, got, want)
+		}
+		r.fake.Put(link.Link{Name: "old", LongURL: "https://example.com/old", Owner: "ann",
+			GoneURL: "https://example.com/gone"})
+		again := r.as("ann", "POST", "/api/shorten",
+			`{"longUrl":"https://example.com/old","goneUrl":`+value+`}`)
+		shown, is = members(t, again)["goneUrl"]
+		if again.Code != 200 || is != (value != "null") ||
+			is && shown != `"https://example.com/gone"` {
+			t.Errorf("%s: an older link is %d %s", value, again.Code, again.Body)
+		}
+		edited := r.as("ann", "PATCH", "/api/links/old", `{"goneUrl":`+value+`}`)
+		if got := members(t, edited)["goneUrl"]; edited.Code != 200 || got != want {
+			t.Errorf("%s: edited %d %s", value, edited.Code, edited.Body)
+		}
+		history := r.as("ann", "GET", "/api/links/old/history", "").Body.String()
+		if !strings.Contains(history, `"before":{"goneUrl":"https://example.com/gone"}`) {
+			t.Errorf("the history is %s", history)
+		}
+	}
+	r := newRig(t, withSchemes)
+	if err := r.fake.Blocked.Add(t.Context(), "evil.example"); err != nil {
+		t.Fatal(err)
+	}
+	r.fake.Put(link.Link{Name: "old", LongURL: "https://example.com/", Owner: "ann"})
+	for value, want := range map[string]string{
+		`7`: "", `{}`: "", `"example.com"`: "", `"mailto:ann@example.com"`: "",
+		`"https://tiney.to/x"`: "", `"https://{alias}.example/"`: "", `"https://a.example/{x}"`: "",
+		`"https://ann@a.example/"`: "", `"https://example.com/"`: "",
+		`"https://a.evil.example/{alias}"`: "403",
+	} {
+		t.Run(value, func(t *testing.T) {
+			status, kind := 400, "gone-url"
+			if want != "" {
+				status, kind = 403, "target-blocked"
+			}
+			body := `,"goneUrl":` + value + `}`
+			wantProblem(t, r.as("ann", "POST", "/api/shorten", put+body), status, kind, "goneUrl")
+			wantProblem(t, r.as("ann", "PATCH", "/api/links/old", `{"goneUrl":`+value+`}`), status,
+				kind, "goneUrl")
+			for _, got := range []bulkResponse{r.bulk("ann", put+body),
+				r.bulkEdit("ann", `{"alias":"old","goneUrl":`+value+`}`)} {
+				if p := string(got.Results[0].Problem); got.Results[0].Status != status ||
+					!strings.Contains(p, `"field":"goneUrl"`) {
+					t.Errorf("bulk: got %+v", got)
+				}
+			}
+			if value[0] != '"' {
+				return
+			}
+			got := r.importFile("ann", "", line("x", "https://example.com/", body[:len(body)-1]))
+			if got[0].Status != status || got[0].Problem.Field != "goneUrl" {
+				t.Errorf("imported: %+v", got)
+			}
+		})
+	}
+	r.as("ann", "PATCH", "/api/links/old", `{"goneUrl":"https://example.com/2"}`)
+	w := r.as("ann", "PATCH", "/api/links/old", `{"longUrl":"https://example.com/2"}`)
+	wantProblem(t, w, 400, "gone-url", "goneUrl")
+	if l, _ := r.fake.Read(t.Context(), "old"); l.GoneURL != "https://example.com/2" ||
+		l.LongURL != "https://example.com/" {
+		t.Errorf("changed: %+v", l)
+	}
+}
+
+// Only owners may say where their links lead after their end, and of a shared one only an admin.
+func TestGoneURLIsTheOwners(t *testing.T) {
+	r := newRig(t)
+	token := someLinks(t, r)
+	const body = `{"longUrl":"https://example.com/","goneUrl":"https://example.com/gone"}`
+	const edit = `{"goneUrl":"https://example.com/gone"}`
+	wantProblem(t, r.as("", "POST", "/api/shorten", body), 401, "credentials-missing", "")
+	wantProblem(t, r.as(token, "POST", "/api/shorten", body), 403, "owner-needed", "")
+	wantProblem(t, r.as(token, "PATCH", "/api/links/nobodys", edit), 403, "owner-needed", "")
+	wantProblem(t, r.as("bob", "PATCH", "/api/links/anns", edit), 404, "not-found", "")
+	r.fake.Put(link.Link{Name: "shared", LongURL: "https://example.com/s", Owner: "ann",
+		Shared: true})
+	wantProblem(t, r.as("ann", "PATCH", "/api/links/shared", edit), 409, "link-shared", "")
+	for _, who := range []string{"admin", "ann"} { // who then changes nothing
+		if w := r.as(who, "PATCH", "/api/links/shared", edit); w.Code != 200 {
+			t.Errorf("%s: got %d %s", who, w.Code, w.Body)
+		}
+	}
+	if w := r.get("/shared+"); w.Code != 200 || strings.Contains(w.Body.String(), "gone") {
+		t.Errorf("the preview says %d %s", w.Code, w.Body)
+	}
+}
+
+// A goneUrl is where browsers are sent from a link that has ended, and from its tombstone. Nobody
+// is sent to a blocked host, or where the owner wants of a link that was taken down.
+func TestGoneURLIsFollowed(t *testing.T) {
+	r := newRigOn(t, withCache, fallbacks)
+	now := r.clock.Now()
+	if err := r.fake.Blocked.Add(t.Context(), "evil.example"); err != nil {
+		t.Fatal(err)
+	}
+	const own, shared = "https://own.example/{domain}?{alias}", "https://gone.example/#"
+	const to = "https://own.example/tiney.to?"
+	for a, test := range map[link.Name]struct {
+		l    link.Link
+		want string // "": a page
+	}{
+		"expired": {link.Link{ExpiresAt: now}, to + "expired"},
+		"cached":  {link.Link{ExpiresAt: now.Add(time.Minute)}, to + "cached"},
+		"deleted": {link.Link{DeletedAt: now, Owner: "ann"}, to + "deleted"},
+		"tomb":    {link.Link{GoneReason: link.StateExpired, GoneAt: now}, to + "tomb"},
+		"down":    {link.Link{DeletedAt: now, Locked: true, Owner: "ann"}, shared + "down"},
+		"off":     {link.Link{ExpiresAt: now, Disabled: true, Locked: true}, shared + "off"},
+		"evil":    {link.Link{ExpiresAt: now, GoneURL: "https://a.evil.example/"}, ""},
+		"none":    {link.Link{ExpiresAt: now, GoneURL: "nowhere"}, shared + "none"},
+		"is-off":  {link.Link{Disabled: true}, ""},
+		"soon":    {link.Link{StartsAt: now.Add(time.Hour)}, ""},
+	} {
+		t.Run(string(a), func(t *testing.T) {
+			l := test.l
+			if l.Name = a; l.GoneURL == "" {
+				l.GoneURL = own
+			}
+			if l.GoneReason == link.StateLive {
+				l.LongURL = "https://example.com/" + string(a)
+			}
+			r.fake.Put(l)
+			if a == "cached" {
+				r.fake.Cache(a)
+				r.clock.Advance(time.Minute)
+			}
+			calls := r.fake.Calls()
+			w := r.get("/"+string(a), "Accept", browser)
+			wantLocation(t, string(a), w, test.want)
+			if w.Header().Get("Cache-Control") != "no-store" || w.Header().Get("Vary") != "Accept" {
+				t.Errorf("%v", w.Header())
+			}
+			if a == "cached" && r.fake.Calls() != calls {
+				t.Error("it was read again")
+			}
+			status := 410
+			if a == "soon" {
+				status = 404
+			}
+			if program := r.get("/" + string(a)); program.Code != status {
+				t.Errorf("a program: %d", program.Code)
+			}
+			if preview := r.get("/"+string(a)+"+", "Accept", browser); preview.Code != status {
+				t.Errorf("the preview: %d", preview.Code)
+			}
+		})
+	}
+	r = newRig(t, func(c *functions.Config) { c.GoneURL = "" })
+	r.fake.Put(link.Link{Name: "expired", LongURL: "https://example.com/", ExpiresAt: now,
+		GoneURL: own})
+	wantLocation(t, "without GONE_URL", r.get("/expired", "Accept", browser),
+		to+"expired")
+}
+
+// Assistants have what other programs have.
+func TestGoneURLByAssistants(t *testing.T) {
+	r := newRig(t)
+	r.calls("ann", "shorten", `{"longUrl":"https://example.com/","alias":"made",`+
+		`"startsAtUtc":"2999-01-01T00:00:00Z"}`)
+	r.calls("ann", "editLink", `{"alias":"made","goneUrl":"https://example.com/gone"}`)
+	l, err := r.fake.Read(t.Context(), "made")
+	if err != nil || l.StartsAt.Year() != 2999 || l.GoneURL != "https://example.com/gone" {
+		t.Errorf("got %+v, %v", l, err)
+	}
+	found, _ := r.calls("ann", "listLinks", `{"state":"scheduled"}`)
+	if text := fmt.Sprint(found); !strings.Contains(text, `https://example.com/gone`) {
+		t.Errorf("listed %s", text)
+	}
+}

@@ -43,17 +43,17 @@ export const zone = new Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 // stateOf returns the state of a link, as lists filter by it.
 export const stateOf = (link) =>
-  link.deletedAtUtc ? "deleted" : Date.parse(link.expiresAtUtc) <= Date.now() ? "expired" : link.disabled ? "disabled" : "live";
+  link.deletedAtUtc ? "deleted" : Date.parse(link.expiresAtUtc) <= Date.now() ? "expired" : link.disabled ? "disabled" : Date.parse(link.startsAtUtc) > Date.now() ? "scheduled" : "live";
 
 // badge shows a link's state. A list shows that of a live link only if live is set.
 export function badge(where, link, live = "") {
   const state = link.locked ? "locked" : stateOf(link);
   where.dataset.state = state;
-  where.textContent = { locked: "Taken down", deleted: "Deleted", expired: "Expired", disabled: "Disabled", live }[state];
+  where.textContent = { locked: "Taken down", deleted: "Deleted", expired: "Expired", disabled: "Disabled", scheduled: "Scheduled", live }[state];
 }
 
 // labels has the names of a link's members for people. words returns a member's value for people.
-export const labels = { longUrl: "Long URL", title: "Title", tags: "Tags", expiresAtUtc: "Expires", statusCode: "Redirect", forward: "Appended", disabled: "Disabled",
+export const labels = { longUrl: "Long URL", title: "Title", tags: "Tags", expiresAtUtc: "Expires", startsAtUtc: "Starts", goneUrl: "Leads afterwards to", statusCode: "Redirect", forward: "Appended", disabled: "Disabled",
   locked: "Taken down", owner: "Owner", deletedAtUtc: "Deleted" };
 export const words = (name, value) => (value === null || value?.length === 0 ? name === "expiresAtUtc" ? "never" : "none" : Array.isArray(value) ? value.join(", ")
   : value === true ? "yes" : value === false ? "no" : name.endsWith("AtUtc") ? time(value) : name === "owner" ? ownerText(value) : String(value));

@@ -20,9 +20,9 @@ let stats; // the module of statistics, once a link was shown
 let justMade = null; // the name of a link, until it is shown
 const drafts = new Map(session.draft()); // unsaved values for links that are not shown, by name
 
-const valuesOf = (l) => ({ longUrl: l.longUrl, title: (l.title ?? "").trim(), tags: l.tags, expiresAtUtc: toField(l.expiresAtUtc), statusCode: String(l.statusCode), forward: l.forward });
+const valuesOf = (l) => ({ longUrl: l.longUrl, title: (l.title ?? "").trim(), tags: l.tags, expiresAtUtc: toField(l.expiresAtUtc), statusCode: String(l.statusCode), startsAtUtc: toField(l.startsAtUtc), goneUrl: l.goneUrl ?? "", forward: l.forward });
 byId("many-domain").replaceChildren(...[...fields.domain.options].map((option) => option.cloneNode(true)));
-const blank = { longUrl: "", domain: fields.domain.options[0]?.value ?? "", alias: "", title: "", tags: [], expiresAtUtc: "", statusCode: "302", forward: [] };
+const blank = { longUrl: "", domain: fields.domain.options[0]?.value ?? "", alias: "", title: "", tags: [], expiresAtUtc: "", statusCode: "302", startsAtUtc: "", goneUrl: "", forward: [] };
 
 // differing returns the values that differ from others.
 const differing = (values, others) => Object.fromEntries(
@@ -189,7 +189,7 @@ function openForm() {
   drafts.delete(shown);
   byId("alias-says").textContent = "";
   campaign(false);
-  byId("options").open = byId("statusCode").value !== "302" || forwards.some((box) => box.checked);
+  byId("options").open = ["statusCode", "startsAtUtc", "goneUrl"].some((name) => fields[name].value !== blank[name]) || forwards.some((box) => box.checked);
   form.hidden = byId("edit").hidden = false;
 }
 
@@ -264,7 +264,7 @@ function show(response) {
   byId("link-short").href = link.shortUrl;
   badge(byId("link-state"), link, "Live");
   byId("link-long").textContent = link.longUrl;
-  byId("link-about").textContent = [link.createdAtUtc && `Created ${time(link.createdAtUtc)}`,
+  byId("link-about").textContent = [state === "scheduled" && `starts ${time(link.startsAtUtc)}`, link.createdAtUtc && `Created ${time(link.createdAtUtc)}`,
     link.updatedAtUtc && `edited ${time(link.updatedAtUtc)}`,
     gone ? `deleted ${time(link.deletedAtUtc)}` : link.expiresAtUtc ? `${state === "expired" ? "expired" : "expires"} ${time(link.expiresAtUtc)}` : "never expires",
     `${[301, 308].includes(link.statusCode) ? "permanent" : "temporary"} redirect (${link.statusCode})`, link.forward.length && `appends the ${link.forward.join(" and the ")}`, me.admin ? (link.owner ? `owner ${link.owner}` : "without an owner") : choosy() && `owner: ${ownerText(link.owner)}`].filter(Boolean).join(" · ");
@@ -290,7 +290,7 @@ function show(response) {
   fields.longUrl.readOnly = held;
   for (const field of fields) field.disabled = gone || barred; // typed values stay there
   campaign(false);
-  for (const box of forwards) box.disabled ||= held;
+  for (const field of [...forwards, fields.startsAtUtc, fields.goneUrl]) field.disabled ||= held;
   byId("give").hidden = !choosy() || gone || barred;
   offerOwners();
   byId("past").hidden = false;
@@ -473,7 +473,8 @@ function bodyOf(values) {
   const body = { ...values };
   if (body.longUrl) body.longUrl = complete(body.longUrl);
   if ("title" in body) body.title ||= null;
-  if ("expiresAtUtc" in body) body.expiresAtUtc = fromField(body.expiresAtUtc);
+  for (const name of ["expiresAtUtc", "startsAtUtc"]) if (name in body) body[name] = fromField(body[name]);
+  if ("goneUrl" in body) body.goneUrl = body.goneUrl ? complete(body.goneUrl) : null;
   if ("statusCode" in body) body.statusCode = Number(body.statusCode);
   return body;
 }
@@ -486,8 +487,8 @@ form.addEventListener("submit", async (event) => {
   await act(byId("save"), "form-problem", async () => {
     clear(form);
     byId("conflict").replaceChildren();
-    const end = fields.expiresAtUtc;
-    if (end.validity.badInput) return blame(form, { field: end.name, message: "Complete the date and the time, or choose Never." });
+    const half = [fields.expiresAtUtc, fields.startsAtUtc].find((field) => field.validity.badInput);
+    if (half) return blame(form, { field: half.name, message: "Complete the date and the time, or clear it." });
     if (!fields.longUrl.value.trim()) return blame(form, { field: "longUrl", message: "Paste the long URL here first." });
     const body = bodyOf(typed());
     const sent = entered();

@@ -448,3 +448,38 @@ func TestTouchTargets(t *testing.T) {
 		}
 	}
 }
+
+// A link may start later, and lead somewhere else once it has ended.
+func TestManageStartAndAfterwards(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "TABLE_CONNECTION=memory")
+	p := s.manage(t, s.keyOf(t, "ada"))
+	p.GoTo("#/new", "#link-title", "New link")
+	p.wantFocus("longUrl")
+	p.Press("https://example.com/")
+	p.Click("#options summary")
+	p.Fill("#goneUrl", "https://example.com/")
+	Eval[any](p, find("#startsAtUtc")+`.value = "2040-05-06T07:08"`)
+	p.Check("a new link with more options")
+	p.Click("#save")
+	p.Await("#goneUrl-error", "It must differ from the long URL")
+	p.wantFocus("goneUrl")
+	p.Fill("#goneUrl", "example.com/over")
+	p.Press(kb.Enter)
+	p.Await("#link-state", "Scheduled")
+	p.Await("#link-about", "starts May 6, 2040")
+	p.edit()
+	if got := p.Value("#goneUrl") + " " + p.Value("#startsAtUtc"); got !=
+		"https://example.com/over 2040-05-06T07:08" {
+		t.Errorf("the form has %s", got)
+	}
+	p.Width(320)
+	p.Check("a link with more options, narrow")
+	p.Width(1100)
+	p.Fill("#goneUrl", "")
+	p.Press(kb.Enter)
+	p.Await("#toast", "Saved")
+	p.GoTo("#/?state=scheduled", "#list-count", "1 link")
+	p.Await("#list-rows .badge", "Scheduled")
+	p.GoTo("#/?state=live", "#list-empty", "No links match")
+}

@@ -548,7 +548,7 @@ func TestDryRunsTellLittleOfOthers(t *testing.T) {
 	spent := []string{"1 429 free2 rate-limited", "2 429 tomb rate-limited",
 		"3 429 free3 rate-limited", "4 429 nobodys rate-limited",
 		"5 429 bobs rate-limited", "6 200 own", "7 409 own alias-taken",
-		"8 403 evil target-blocked longUrl", "9 400  alias alias"}
+		"8 403 evil target-blocked longUrl", "9 400 no/alias alias alias"}
 	past := append([]string{"1 201 free2", "2 409 tomb alias-taken"}, spent[2:]...)
 	r.wantResults("past it", r.imports("ann", "?dryRun=true", second), past...)
 	r.wantResults("after it", r.imports("ann", "?dryRun=true", second), spent...)

@@ -95,7 +95,7 @@ func TestImport(t *testing.T) {
 		`{"longUrl":"https://example.com/"}` + "\n" +
 		line("four", "https://example.com/", `,"expiresAtUtc":"`+past+`","disabled":true`)
 	want := []string{"1 201 one", "3 200 one", "4 409 one alias-taken", "5 400  record",
-		"6 400  alias alias", "7 400 two long-url longUrl", "8 400 three record", "9 400  alias alias",
+		"6 400 a.b alias alias", "7 400 two long-url longUrl", "8 400 three record", "9 400  alias alias",
 		"10 201 four"}
 	r.wantResults("tried", r.imports("ann", "?dryRun=true", file), want...)
 	if w := r.do(http.MethodGet, "/one", ""); w.Code != 404 || r.clicks.created != 0 {
@@ -225,7 +225,7 @@ func TestImportWhileStorageIsDown(t *testing.T) {
 	r.fake.Fail(fmt.Errorf("with a secret: %w", link.ErrUnavailable))
 	file := line("one", "https://example.com/", "") + line("..", "https://example.com/", "")
 	r.wantResults("down", r.imports("ann", "", file),
-		"1 503 one storage-unavailable", "2 400  alias alias")
+		"1 503 one storage-unavailable", "2 400 .. alias alias")
 	const logged = `storage is unavailable","function":"import","error":"with a secret`
 	if !strings.Contains(r.log.String(), logged) {
 		t.Errorf("logged %s", r.log)

@@ -139,7 +139,7 @@ func TestScreenshots(t *testing.T) {
 			}
 			if info, err := os.Stat(filepath.Join("../../../docs/screenshots", file)); err != nil {
 				t.Errorf("%v; `make screenshots` makes it", err)
-			} else if info.Size() > 160<<10 {
+			} else if info.Size() > 200<<10 {
 				t.Errorf("%s has %d bytes", file, info.Size())
 			}
 		}

@@ -42,6 +42,7 @@ type event struct {
 	// birth marks an added shorten: a response told of its link, but none told that it made the
 	// link.
 	birth bool
+	late  bool    // of a birth: the index may name its link later than a response told of it
 	ends  []int64 // of a birth: earlier ends with which the link may have been made
 }
 
@@ -166,7 +167,7 @@ func (r *round) births(history []event) []event {
 		birth.op, birth.status, birth.alias, birth.birth = "shorten", 201, "", true
 		birth.change = change{url: &e.told.url, end: &e.told.end}
 		if e.op != "shorten" {
-			birth.by = e.told.owner
+			birth.by, birth.late = e.told.owner, true
 		}
 		birth.call = e.ret
 		for _, made := range history {

@@ -211,7 +211,11 @@ func (r *round) checkSlots(history []event) {
 	for s, part := range slots(history) {
 		var operations []porcupine.Operation
 		for _, e := range part {
-			operations = append(operations, operation(e.event, e))
+			o := operation(e.event, e)
+			if e.late {
+				o.Return = e.call + aYear
+			}
+			operations = append(operations, o)
 		}
 		r.linearizable(slotModel(s), operations,
 			"a URL with one live link at a time", func() []event {
@@ -224,12 +228,14 @@ func (r *round) checkSlots(history []event) {
 	}
 }
 
-// operation returns an event for porcupine. A request of unknown outcome may take effect up to a
-// year later, which stands for never.
+// aYear is longer than a history, in nanoseconds.
+const aYear = int64(365 * 24 * time.Hour)
+
+// operation returns an event for porcupine. A request of unknown outcome may take effect later.
 func operation(e event, input any) porcupine.Operation {
 	o := porcupine.Operation{Input: input, Call: e.call, Return: e.ret}
 	if !e.known() {
-		o.Return = e.call + int64(365*24*time.Hour)
+		o.Return = e.call + aYear
 	}
 	return o
 }

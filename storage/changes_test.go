@@ -689,3 +689,24 @@ func TestEditsThatWereAnnouncedTooLongAgo(t *testing.T) {
 		t.Errorf("got %+v, %v", l, err)
 	}
 }
+
+// A link that is cached before its start starts on time, and leads afterwards where it is to.
+func TestACachedLinkStartsLater(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.open(withCache)
+	there("a", url1, 0)(r, s)
+	starts := r.clock.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	if _, err := s.Edit(ctx, "one", false, func(l link.Link) (link.Link, error) {
+		l.StartsAt, l.GoneURL = starts, "https://example.com/over"
+		return l, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r.clock.Advance(time.Second) // what was read at the very instant of a change is not cached
+	r.cached(s, "one")
+	l, ok := s.Cached(ctx, "one", false)
+	if !ok || !l.StartsAt.Equal(starts) || l.GoneURL != "https://example.com/over" {
+		t.Errorf("got %+v, %t", l, ok)
+	}
+}

@@ -318,7 +318,7 @@ func TestSabotage(t *testing.T) {
 					out, found = run(failed, folder, "-v", "-failfast", "-timeout", "4m",
 						"-skip", "ComparesNoLonger", // a busy machine makes it fail
 						"-run", "Pair|Cross|AtAnyPoint|Renew|Stall|Late|Twice|RollUp|Forgets|Conform|"+
-							"ImportIsTold|Always|Stopped|Former|Extended|Reapers|List|Secondary|Hosts|Everywhere|Revoked")
+							"ImportIsTold|Always|Stopped|Former|Extended|Reapers|List|Secondary|Hosts|Everywhere|Revoked|Starts")
 					by = "the tests of storage"
 				}
 				if found == "" {

@@ -61,9 +61,9 @@ const awaitPicture = `document.querySelector("#qr").complete && ` +
 	`document.querySelector("#qr").naturalWidth > 0`
 
 // The first page has little to load. Its main thread works for less than 200 ms until it takes
-// input. This is the thread's own time, so other programs do not add to it.
+// input. This is the thread's own time. It is not parallel, since other tests make the caches of a
+// processor cold, and a thread slow.
 func TestFirstLoad(t *testing.T) {
-	t.Parallel()
 	s := serve(t)
 	for target, most := range map[string]struct {
 		ready           string // the element that is visible once scripts have run

@@ -93,21 +93,7 @@ func TestGoneURLAsAMember(t *testing.T) {
 // Only owners may say where their links lead after their end, and of a shared one only an admin.
 func TestGoneURLIsTheOwners(t *testing.T) {
 	r := newRig(t)
-	token := someLinks(t, r)
-	const body = `{"longUrl":"https://example.com/","goneUrl":"https://example.com/gone"}`
-	const edit = `{"goneUrl":"https://example.com/gone"}`
-	wantProblem(t, r.as("", "POST", "/api/shorten", body), 401, "credentials-missing", "")
-	wantProblem(t, r.as(token, "POST", "/api/shorten", body), 403, "owner-needed", "")
-	wantProblem(t, r.as(token, "PATCH", "/api/links/nobodys", edit), 403, "owner-needed", "")
-	wantProblem(t, r.as("bob", "PATCH", "/api/links/anns", edit), 404, "not-found", "")
-	r.fake.Put(link.Link{Name: "shared", LongURL: "https://example.com/s", Owner: "ann",
-		Shared: true})
-	wantProblem(t, r.as("ann", "PATCH", "/api/links/shared", edit), 409, "link-shared", "")
-	for _, who := range []string{"admin", "ann"} { // who then changes nothing
-		if w := r.as(who, "PATCH", "/api/links/shared", edit); w.Code != 200 {
-			t.Errorf("%s: got %d %s", who, w.Code, w.Body)
-		}
-	}
+	wantOwnersAlone(t, r, `"goneUrl":"https://example.com/gone"`)
 	if w := r.get("/shared+"); w.Code != 200 || strings.Contains(w.Body.String(), "gone") {
 		t.Errorf("the preview says %d %s", w.Code, w.Body)
 	}

@@ -60,6 +60,27 @@ func TestLongestAlias(t *testing.T) {
 	}
 }
 
+// wantOwnersAlone checks that only owners may say this member of a link, as JSON, and of a shared one
+// only an admin. It leaves the link "shared" of ann, which has the member then.
+func wantOwnersAlone(t *testing.T, r *rig, member string) {
+	t.Helper()
+	token := someLinks(t, r)
+	body, edit := `{"longUrl":"https://example.com/",`+member+`}`, `{`+member+`}`
+	wantProblem(t, r.as("", "POST", "/api/shorten", body), 401, "credentials-missing", "")
+	wantProblem(t, r.as(token, "POST", "/api/shorten", body), 403, "owner-needed", "")
+	wantProblem(t, r.as("", "PATCH", "/api/links/nobodys", edit), 401, "credentials-missing", "")
+	wantProblem(t, r.as(token, "PATCH", "/api/links/nobodys", edit), 403, "owner-needed", "")
+	wantProblem(t, r.as("bob", "PATCH", "/api/links/anns", edit), 404, "not-found", "")
+	r.fake.Put(link.Link{Name: "shared", LongURL: "https://example.com/s", Owner: "ann",
+		Shared: true})
+	wantProblem(t, r.as("ann", "PATCH", "/api/links/shared", edit), 409, "link-shared", "")
+	for _, who := range []string{"admin", "ann"} { // who then changes nothing
+		if w := r.as(who, "PATCH", "/api/links/shared", edit); w.Code != 200 {
+			t.Errorf("%s: got %d %s", who, w.Code, w.Body)
+		}
+	}
+}
+
 // someLinks stores the links "anns" and "bobs", and the links "nobodys" and "tokenless" without an
 // owner. "nobodys" has a claim token. "claimed" is bob's, with the token still in its row.
 func someLinks(t testing.TB, r *rig) (token string) {

@@ -76,17 +76,16 @@ function show() {
   const hides = byId("picked").hidden = n === 0 && !running && undoes.length === 0 && !byId("picked-failed").children.length;
   document.documentElement.toggleAttribute("data-picks", !hides);
   byId("picked-count").textContent = n === most ? `First ${number(most)} selected` : n ? `${count(n, "link")} selected` : "Nothing is selected";
-  offer();
+  offer(n);
   byId("picked-undo").hidden = undoes.length === 0 || running;
   byId("picked-stop").hidden = !running;
   byId("picked-go").hidden = running;
 }
 
-function offer() {
+function offer(n = picked().length) {
   const what = byId("picked-what").value;
   byId("picked-tags").hidden = what !== "tag" && what !== "untag";
   byId("picked-end").hidden = what !== "end";
-  const n = picked().length;
   byId("picked-go").textContent = what === "delete" && n ? `Delete ${count(n, "link")}` : { csv: "Export", ndjson: "Export" }[what]
     ?? byId("picked-what").selectedOptions[0].textContent;
 }

@@ -49,10 +49,11 @@ export const windows = { "24h": "24 hours", "7d": "7 days", "30d": "30 days" }; 
 
 // byAll reports whether a list is of everybody's links with the most clicks, which have no filters.
 const byAll = (order, owner) => order in windows && me.admin && !owner;
+const narrowing = ["q", "tag", "state"]; // the filters that it lacks
 
 function offerFilters() {
   const off = byAll(filters.elements.order.value, byId("owner").value.trim());
-  for (const name of ["q", "tag", "state"]) filters.elements[name].disabled = off;
+  for (const name of narrowing) filters.elements[name].disabled = off;
 }
 
 // current returns the filters that are set. Commas separate tags.
@@ -102,7 +103,7 @@ async function load(query, more = false, focuses = false) {
   try {
     for (let found = 0; ;) {
       let page;
-      if (byAll(query.get("order"), query.get("owner")) || query.get("order") in windows && !["q", "tag", "state"].some((name) => query.has(name))) {
+      if (byAll(query.get("order"), query.get("owner")) || query.get("order") in windows && !narrowing.some((name) => query.has(name))) {
         page = await byClicks(query, wanted);
       } else {
         const asked = new URLSearchParams([...query, ["limit", more || query.has("order") ? 100 : screenful], ...(fresh ? [] : [["cursor", cursor]])]);

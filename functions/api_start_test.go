@@ -52,6 +52,7 @@ func TestStartAsAMember(t *testing.T) {
 		StartsAt: starts, ExpiresAt: r.clock.Now().Add(ends)})
 	end := fmt.Sprintf("%q", r.clock.Now().Add(ends).Format(time.RFC3339))
 	for _, value := range []string{`""`, `"tomorrow"`, `7`, `{}`, `true`, `"1969-12-31T23:59:59Z"`,
+		`"0001-01-01T00:00:00Z"`,
 		`"9999-12-31T23:59:59-01:00"`, end} {
 		t.Run(value, func(t *testing.T) {
 			body := `,"startsAtUtc":` + value + `,"expiresAtUtc":` + end + `}`

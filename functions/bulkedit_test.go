@@ -129,7 +129,7 @@ func TestBulkEditsThatAreRefused(t *testing.T) {
 		`null`:   {400, "body", ""},
 		`"anns"`: {400, "body", ""},
 		`[{}]`:   {400, "body", ""},
-		`{"alias":"anns","title":"` + strings.Repeat("x", 16<<10) + `"}`: {
+		`{"alias":"anns","title":"` + strings.Repeat("x", 32<<10) + `"}`: {
 			413, "body-too-large", ""},
 	} {
 		r := newRig(t)

@@ -4,21 +4,19 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"tiney/internal/clicks"
-	"tiney/internal/link"
 )
 
 // click counts a redirect by the mode of the site. It keeps nothing of the request verbatim. If the
 // browser asks for it (Global Privacy Control), click keeps nothing except the click itself.
-func (s *service) click(r *http.Request, l link.Link, at time.Time, took time.Duration) {
+func (s *service) click(r *http.Request, d decision) {
 	if s.CountClicks == clicks.ModeOff {
 		return
 	}
 	userAgent := clicks.StripHost(first(r.Header["User-Agent"]))
 	agent := clicks.ParseAgent(userAgent)
-	k := clicks.Click{At: at, Took: took, Bot: agent.Bot}
+	k := clicks.Click{At: d.at, Took: d.took, Bot: agent.Bot}
 	private := slices.Contains(r.Header["Sec-Gpc"], "1")
 	if s.CountClicks == clicks.ModeFull && !k.Bot && !private {
 		address := s.Addresses.Of(r)
@@ -28,10 +26,12 @@ func (s *service) click(r *http.Request, l link.Link, at time.Time, took time.Du
 			clicks.Browsers:  agent.Browser,
 			clicks.Systems:   agent.System,
 			clicks.Devices:   agent.Device,
+			clicks.Targets:   d.rule,
+			clicks.Sources:   clicks.Source(r.URL.RawQuery),
 		}
 		k.Visitor = clicks.NewVisitor(address, userAgent)
 	}
-	s.Clicks.Click(l, k)
+	s.Clicks.Click(d.link, k)
 }
 
 // first returns the first value of a header. Its values are there by its canonical name, which

@@ -94,7 +94,7 @@ func TestWhatCountsAsAClick(t *testing.T) {
 		return clicks.NewVisitor(netip.MustParseAddr(address), userAgent)
 	}
 	whole := clicks.Click{
-		Names:   [...]string{"example.com", "DE", "Chrome", "Windows", "desktop"},
+		Names:   [clicks.Dimensions]string{"example.com", "DE", "Chrome", "Windows", "desktop"},
 		Visitor: from("84.128.0.1", chrome),
 	}
 	with := func(change func(*clicks.Click)) *clicks.Click {

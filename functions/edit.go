@@ -6,6 +6,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"tiney/internal/access"
+	"tiney/internal/formats"
 	"tiney/internal/link"
 )
 
@@ -19,6 +20,7 @@ type editRequest struct {
 	GoneURL    optional[string]         `json:"goneUrl"`
 	StatusCode optional[integer]        `json:"statusCode"`
 	Forward    optional[forwarded]      `json:"forward"`
+	Rules      optional[formats.Rules]  `json:"rules"`
 	Disabled   optional[bool]           `json:"disabled"`
 	Title      optional[string]         `json:"title"`
 	Tags       optional[tags]           `json:"tags"`
@@ -66,8 +68,8 @@ func (s *service) patching(who access.Caller, request editRequest) (changeFunc, 
 	}, nil
 }
 
-// patch returns the changes that the request asks for. A null removes the title, the tags, the gone
-// URL, the start or the end, and resets the status code to the default.
+// patch returns the changes that the request asks for. A null removes the title, the tags, the
+// rules, the gone URL, the start or the end, and resets the status code to the default.
 func (b editRequest) patch() (link.Patch, error) {
 	p := link.Patch{LongURL: b.LongURL.value, Disabled: b.Disabled.value, Owner: b.Owner.value}
 	switch {
@@ -83,6 +85,8 @@ func (b editRequest) patch() (link.Patch, error) {
 			"leave this field out.")
 	case b.Seconds.given && b.ExpiresAt.given:
 		return p, twoEndsProblem
+	case isZero(b.StartsAt.value):
+		return p, zeroStartProblem
 	case b.Seconds.given:
 		p.End = &link.End{Seconds: (*int64)(b.Seconds.value)}
 	case b.ExpiresAt.given:
@@ -100,6 +104,9 @@ func (b editRequest) patch() (link.Patch, error) {
 	if b.Forward.given {
 		p.Forward = (*[]string)(orDefault(b.Forward.value, nil))
 	}
+	if b.Rules.given {
+		p.Rules = (*[]link.TargetRule)(orDefault(b.Rules.value, nil))
+	}
 	if b.Title.given {
 		p.Title = orDefault(b.Title.value, "")
 	}
@@ -108,6 +115,13 @@ func (b editRequest) patch() (link.Patch, error) {
 	}
 	return p, nil
 }
+
+// isZero reports whether a time was sent that stands for none in the store. Some programs send it
+// for one that is not set.
+func isZero(at *time.Time) bool { return at != nil && at.IsZero() }
+
+var zeroStartProblem = fieldProblem("startsAtUtc", "The start must be from 1970 on, and before "+
+	"the year 10000: send null for a link that leads somewhere at once.")
 
 func orDefault[T any](value *T, byDefault T) *T {
 	if value == nil {

@@ -159,6 +159,7 @@ func (s *service) all() []route {
 		{function: "redirect", pattern: "GET /{alias}", serve: s.redirect},
 		{function: "redirect", pattern: "GET /favicon.ico", serve: favicon},
 		{function: "redirect", pattern: "GET /robots.txt", serve: robots},
+		{function: "redirect", pattern: "GET /opensearch.xml", serve: s.openSearch},
 		{function: "with-path", pattern: "GET /{alias}/{rest...}", serve: s.redirect},
 		{function: "manage", pattern: "GET /manage/{path...}", serve: s.manage, limit: waitTime},
 		{function: "reaper", pattern: "POST /reaper", serve: s.reap, timer: true},

@@ -341,8 +341,8 @@ func TestShortenBodies(t *testing.T) {
 			"lifetime very small":  `{` + url + `,"expiresInSeconds":-9223372036854775809}`,
 		},
 		"413 body-too-large ": {
-			"too large":            `{` + url + `,"x":"` + strings.Repeat("x", 16<<10) + `"}`,
-			"too much white space": `{` + url + `}` + strings.Repeat(" ", 16<<10),
+			"too large":            `{` + url + `,"x":"` + strings.Repeat("x", 32<<10) + `"}`,
+			"too much white space": `{` + url + `}` + strings.Repeat(" ", 32<<10),
 		},
 	} {
 		want := strings.Split(problem, " ")
@@ -570,7 +570,8 @@ func TestPreview(t *testing.T) {
 		ExpiresAt: now.Add(time.Hour), Owner: "ann", Title: "a secret", StatusCode: 308})
 	want := `{"alias":"abcdef","domain":"tiney.to","shortUrl":"https://tiney.to/abcdef",` +
 		`"longUrl":"https://example.com/ü","createdAtUtc":"` + now.Format(time.RFC3339) +
-		`","expiresAtUtc":"` + now.Add(time.Hour).Format(time.RFC3339) + "\",\"forward\":[]}\n"
+		`","expiresAtUtc":"` + now.Add(time.Hour).Format(time.RFC3339) + "\",\"forward\":[]," +
+		"\"targets\":[\"https://example.com/ü\"]}\n"
 	for _, target := range []string{"/abcdef+", "/abcdef%2B", "/abcdef+?x=y"} {
 		for _, method := range []string{"GET", "HEAD"} {
 			w := r.do(method, target, "")

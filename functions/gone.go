@@ -1,7 +1,6 @@
 package functions
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -10,19 +9,16 @@ import (
 	"tiney/internal/link"
 )
 
-// gone returns the problem of a link that is not live, or is blocked, and nil for any other link.
-func (s *service) gone(ctx context.Context, l link.Link, now time.Time) error {
+// notLive returns the problem of a link that is not live, and nil for any other link.
+func notLive(l link.Link, now time.Time) *problem {
 	switch state := l.State(now); state {
 	case link.StateLive:
+		return nil
 	case link.StateScheduled:
 		return notStarted(l)
 	default:
 		return goneProblem(l, state)
 	}
-	if s.Blocked.Has(ctx, l.LongURL) {
-		return linkBlockedProblem
-	}
-	return nil
 }
 
 // ended reports whether a link is over for good.

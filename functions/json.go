@@ -23,8 +23,8 @@ import (
 )
 
 // maxBody is the longest body that is read, in bytes: the longest URL with most of its characters
-// escaped, and a little more.
-const maxBody = 16 << 10
+// escaped, the longest rules, and a little more.
+const maxBody = 32 << 10
 
 // BodyTime is how long a client may take to send a request's body.
 const BodyTime = 15 * time.Second
@@ -151,14 +151,18 @@ func jsonProblem(err error) *problem {
 	return notObjectProblem
 }
 
-// fieldName returns the name of a field for people: "a.0.b" for "/a/0/b". It keeps three levels and
-// maxFieldName bytes, which suffice for every valid request, and cuts off what a hostile body adds.
+// fieldName returns the name of a field for people: "a.0.b" for "/a/0/b", and "rules[0].b" for
+// "/rules/0/b". It keeps three levels and maxFieldName bytes, which suffice for every valid request,
+// and cuts off what a hostile body adds.
 func fieldName(p jsontext.Pointer) string {
 	var tokens []string
 	for token := range p.Tokens() {
 		if tokens = append(tokens, token); len(tokens) == 3 {
 			break
 		}
+	}
+	if len(tokens) > 1 && tokens[0] == string(link.FieldRules) {
+		tokens = append([]string{fmt.Sprintf("%s[%s]", tokens[0], tokens[1])}, tokens[2:]...)
 	}
 	name := strings.Join(tokens, ".")
 	return strings.ToValidUTF8(name[:min(len(name), maxFieldName)], "")
@@ -174,6 +178,8 @@ func kindName(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[time.Time]():
 		return "a time such as 2030-01-31T12:00:00Z"
+	case reflect.TypeFor[link.Percent]():
+		return "a whole number from 1 to 99"
 	case reflect.TypeFor[forwarded]():
 		return `a list with "query", "path" or both`
 	}

@@ -17,18 +17,19 @@ import (
 // linkView is a link as its owner sees it. All members are always present.
 type linkView struct {
 	summary
-	UpdatedAt  *string  `json:"updatedAtUtc"`
-	StatusCode int      `json:"statusCode"`
-	Forward    []string `json:"forward"`
-	Disabled   bool     `json:"disabled"`
-	Shared     bool     `json:"shared"`
-	Locked     bool     `json:"locked"`
-	DeletedAt  *string  `json:"deletedAtUtc"`
-	Title      *string  `json:"title"`
-	Tags       []string `json:"tags"`
-	Owner      *string  `json:"owner"`
-	StartsAt   *string  `json:"startsAtUtc"`
-	GoneURL    *string  `json:"goneUrl"`
+	UpdatedAt  *string    `json:"updatedAtUtc"`
+	StatusCode int        `json:"statusCode"`
+	Forward    []string   `json:"forward"`
+	Disabled   bool       `json:"disabled"`
+	Shared     bool       `json:"shared"`
+	Locked     bool       `json:"locked"`
+	DeletedAt  *string    `json:"deletedAtUtc"`
+	Title      *string    `json:"title"`
+	Tags       []string   `json:"tags"`
+	Owner      *string    `json:"owner"`
+	StartsAt   *string    `json:"startsAtUtc"`
+	GoneURL    *string    `json:"goneUrl"`
+	Rules      []ruleView `json:"rules"`
 	*clicksView
 }
 
@@ -59,6 +60,7 @@ func (s *service) viewLink(l link.Link) linkView {
 		Owner:      orNull(l.Owner),
 		StartsAt:   formatTime(l.StartsAt),
 		GoneURL:    orNull(string(l.GoneURL)),
+		Rules:      viewRules(l.Rules),
 	}
 }
 

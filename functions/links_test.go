@@ -126,14 +126,14 @@ func TestALink(t *testing.T) {
 			`"expiresAtUtc":"` + ends +
 			`","updatedAtUtc":null,"statusCode":301,"forward":[],"disabled":false,"shared":false,` +
 			`"locked":false,"deletedAtUtc":null,"title":"Ann's <title>","tags":["b","a"],` +
-			`"owner":"ann","startsAtUtc":null,"goneUrl":null}`},
+			`"owner":"ann","startsAtUtc":null,"goneUrl":null,"rules":[]}`},
 		{token, "nobodys", `{"alias":"nobodys","domain":"tiney.to",` +
 			`"shortUrl":"https://tiney.to/nobodys",` +
 			`"longUrl":"https://example.com/nobody","createdAtUtc":"` + created + `",` +
 			`"expiresAtUtc":"` + ends +
 			`","updatedAtUtc":null,"statusCode":302,"forward":[],"disabled":false,"shared":false,` +
 			`"locked":false,"deletedAtUtc":null,"title":null,"tags":[],"owner":null,` +
-			`"startsAtUtc":null,"goneUrl":null}`},
+			`"startsAtUtc":null,"goneUrl":null,"rules":[]}`},
 	} {
 		w := r.as(test.who, "GET", "/api/links/"+test.alias, "")
 		if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != test.want ||
@@ -404,7 +404,7 @@ func TestPatchesThatAreRefused(t *testing.T) {
 		"a line break":     {`{"title":"a\nb"}`, 400, "title", "title"},
 		"a tag of nothing": {`{"tags":[""]}`, 400, "tags", "tags"},
 		"a tag a number":   {`{"tags":["a",7]}`, 400, "tags", "tags.1"},
-		"too large": {`{"title":"` + strings.Repeat("x", 16<<10) + `"}`, 413,
+		"too large": {`{"title":"` + strings.Repeat("x", 32<<10) + `"}`, 413,
 			"body-too-large", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -209,7 +209,7 @@ func (s *service) listAlias(
 }
 
 // keep returns a function that reports whether a link is in the list: each of the words is in its
-// alias, long URL, title or a tag, and it has all tags, both in any case. Without a state, the list
+// alias, title, a tag or a URL to which it leads, and it has all tags, both in any case. Without a state, the list
 // has all links except deleted ones.
 func (f filter) keep(now time.Time) func(link.Link) bool {
 	var tags []string
@@ -229,14 +229,17 @@ func (f filter) keep(now time.Time) func(link.Link) bool {
 		if len(f.words)+len(tags) == 0 {
 			return true
 		}
-		texts := make([]string, 0, len(l.Tags)+3)
+		texts := make([]string, 0, len(l.Tags)+len(l.Rules)+3)
 		for _, tag := range l.Tags {
 			texts = append(texts, fold(tag))
 		}
 		if !all(tags, func(tag string) bool { return slices.Contains(texts, tag) }) {
 			return false
 		}
-		texts = append(texts, fold(string(l.Alias())), fold(l.LongURL), fold(l.Title))
+		texts = append(texts, fold(string(l.Alias())), fold(l.Title))
+		for _, longURL := range l.Targets() {
+			texts = append(texts, fold(longURL))
+		}
 		return all(f.words, func(word string) bool {
 			return slices.ContainsFunc(texts, func(text string) bool {
 				return strings.Contains(text, word)

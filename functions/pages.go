@@ -49,3 +49,15 @@ func robots(_ context.Context, w http.ResponseWriter, _ *http.Request) error {
 	_, _ = w.Write([]byte("User-agent: *\nDisallow: /api/\n"))
 	return nil
 }
+
+// openSearch handles GET /opensearch.xml: browsers offer to open an alias of the domain that was
+// asked from their address bar.
+func (s *service) openSearch(_ context.Context, w http.ResponseWriter, r *http.Request) error {
+	setHeaders(w, "application/opensearchdescription+xml")
+	w.Header().Set("Cache-Control", "public, max-age=86400")
+	if s.varyDomain != nil {
+		w.Header()["Vary"] = s.varyDomain
+	}
+	_, _ = w.Write(s.siteOf(s.domainOf(r)).OpenSearch())
+	return nil
+}

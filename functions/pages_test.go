@@ -2,6 +2,7 @@ package functions_test
 
 import (
 	"context"
+	"encoding/xml"
 	"html"
 	"maps"
 	"net/http"
@@ -186,7 +187,7 @@ func TestForm(t *testing.T) {
 		wantProblem(t, r.do("POST", "/", body, "Content-Type", "application/x-www-form-urlencoded"),
 			400, "body", "")
 	}
-	wantProblem(t, r.do("POST", "/", strings.Repeat("x", 16<<10+1), "Content-Type",
+	wantProblem(t, r.do("POST", "/", strings.Repeat("x", 32<<10+1), "Content-Type",
 		"application/x-www-form-urlencoded"), 413, "body-too-large", "")
 }
 
@@ -381,4 +382,27 @@ func TestManage(t *testing.T) {
 		t.Errorf("got %s", w.Body)
 	}
 	wantPage(t, r.get("/")) // no other page may call it
+}
+
+// Browsers open an alias of the domain that was asked.
+func TestOpenSearch(t *testing.T) {
+	r := newRig(t, withDomains, func(c *functions.Config) { c.SiteName = "Müller & Söhne, Links" })
+	for host, base := range map[string]string{"tiney.to": "https://tiney.to",
+		"go.example": "https://go.example"} {
+		w := r.get("/opensearch.xml", "Host", host)
+		var got struct {
+			ShortName string
+			URL       struct {
+				Template string `xml:"template,attr"`
+			} `xml:"Url"`
+		}
+		if err := xml.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 ||
+			w.Header().Get("Content-Type") != "application/opensearchdescription+xml" ||
+			got.ShortName != "Müller & Söhne, " || got.URL.Template != base+"/{searchTerms}" {
+			t.Errorf("%s: got %d %v %s, %v", host, w.Code, w.Header(), w.Body, err)
+		}
+	}
+	if home := r.get("/").Body.String(); !strings.Contains(home, `href="opensearch.xml"`) {
+		t.Error("the home page does not name it")
+	}
 }

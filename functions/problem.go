@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/go-json-experiment/json"
 
@@ -77,9 +78,7 @@ var (
 	targetBlockedProblem = newProblem(http.StatusForbidden, "target-blocked",
 		"This website is blocked",
 		"The people who run this service have blocked the website of this URL, so no link can "+
-			"lead there.").about("longUrl")
-	goneBlockedProblem = newProblem(http.StatusForbidden, "target-blocked",
-		targetBlockedProblem.Title, targetBlockedProblem.Detail).about("goneUrl")
+			"lead there.")
 	readOnlyProblem = newProblem(http.StatusForbidden, "read-only", "This key may only read",
 		"This API key was made with access read, so it changes nothing. Use a key with access "+
 			"write, or sign in.")
@@ -134,7 +133,7 @@ var (
 	notDeletedProblem = newProblem(http.StatusConflict, "link-not-deleted", "Nothing to restore",
 		"This link is not deleted, or was deleted too long ago to be restored.")
 	sharedProblem = newProblem(http.StatusConflict, "link-shared", "This link is shared",
-		"Others were given this link too, and rely on it: its long URL and goneUrl stay, and it "+
+		"Others were given this link too, and rely on it: its long URL, rules and goneUrl stay, and it "+
 			"cannot start at another time, end earlier, be disabled, enabled or deleted. An admin "+
 			"can do that.")
 	preconditionProblem = newProblem(http.StatusPreconditionFailed, "precondition",
@@ -204,8 +203,6 @@ var problems = []struct {
 	{access.ErrTooManyKeys, tooManyKeysProblem},
 	{link.ErrNotFound, notFoundProblem},
 	{link.ErrDamaged, damagedProblem},
-	{link.ErrGoneBlocked, goneBlockedProblem}, // which is an ErrBlocked, too
-	{link.ErrBlocked, targetBlockedProblem},
 	{link.ErrNotBlocked, notBlockedProblem},
 	{link.ErrDisabled, disabledTargetProblem},
 	{link.ErrLocked, lockedProblem},
@@ -239,6 +236,7 @@ var fieldKinds = map[string]struct{ kind, title string }{
 	"expiresInSeconds": {"expires-in-seconds", "Invalid lifetime"},
 	"expiresAtUtc":     {"expires-at-utc", "Invalid end"},
 	"startsAtUtc":      {"starts-at-utc", "Invalid start"},
+	"rules":            {"rules", "Invalid rules"},
 	"goneUrl":          {"gone-url", "Invalid URL for after the end"},
 	"alias":            {"alias", "Invalid alias"},
 	"statusCode":       {"status-code", "Invalid status code"},
@@ -248,9 +246,10 @@ var fieldKinds = map[string]struct{ kind, title string }{
 	"domain":           {"domain", "Invalid domain"},
 }
 
-// fieldProblem returns the problem of a wrong field, or of an element of one, such as "tags.0".
+// fieldProblem returns the problem of a wrong field, or of a part of one, such as "tags.0" or
+// "rules[1].countries".
 func fieldProblem(field, detail string) *problem {
-	name, _, _ := strings.Cut(field, ".")
+	name := field[:len(field)-len(strings.TrimLeftFunc(field, unicode.IsLetter))]
 	if is, ok := fieldKinds[name]; ok {
 		return badRequest(is.kind, is.title, detail, field)
 	}
@@ -285,9 +284,13 @@ func methodProblem(allow string) *problem {
 func problemOf(err error) *problem {
 	var p *problem
 	var invalid *link.InvalidError
+	var blocked *link.BlockedError
 	switch {
 	case errors.As(err, &p):
 		return p
+	case errors.As(err, &blocked):
+		named := *targetBlockedProblem
+		return named.about(string(blocked.Field))
 	case errors.As(err, &invalid):
 		return fieldProblem(string(invalid.Field), invalid.Detail)
 	}

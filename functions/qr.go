@@ -13,6 +13,7 @@ import (
 
 	"rsc.io/qr/coding"
 
+	"tiney/internal/clicks"
 	"tiney/internal/link"
 )
 
@@ -38,9 +39,21 @@ func (s *service) qr(ctx context.Context, w http.ResponseWriter, r *http.Request
 	}
 	query := parametersOf(r)
 	format := query.oneOf("format", "svg", "png")
-	size := query.integer("size", 300, 64, 2000)
-	margin := query.integer("margin", 4, 0, 16)
+	look := qrLook{
+		size:   query.integer("size", 300, 64, 2000),
+		margin: query.integer("margin", 4, 0, 16),
+		fg:     query.color("fg", color.RGBA{A: 255}),
+		bg:     query.color("bg", color.RGBA{255, 255, 255, 255}),
+	}
 	level := query.oneOf("level", "M", "L", "Q", "H")
+	source := clicks.ParseSource(query.text("source"))
+	switch {
+	case source == clicks.Other:
+		query.wrong("source", "source may have 64 letters, digits, hyphens, underscores and dots.")
+	case contrast(look.fg, look.bg) < minContrast:
+		query.wrong("fg", fmt.Sprintf("fg must be darker than bg, with a contrast of %g to 1 at "+
+			"least: many phones cannot read the code else.", minContrast))
+	}
 	if err := query.err(); err != nil {
 		return err
 	}
@@ -49,7 +62,10 @@ func (s *service) qr(ctx context.Context, w http.ResponseWriter, r *http.Request
 		contentType, draw = "image/png", pngOf
 	}
 	shortURL := s.Rules.ShortURL(link.Link{Name: a})
-	image, err := s.drawQR(ctx, shortURL, qrLevels[level], draw, size, margin)
+	if source != "" {
+		shortURL += "?utm_source=" + source
+	}
+	image, err := s.drawQR(ctx, shortURL, qrLevels[level], draw, look)
 	if err != nil {
 		return err
 	}
@@ -67,7 +83,7 @@ func (s *service) qr(ctx context.Context, w http.ResponseWriter, r *http.Request
 // client delays others.
 func (s *service) drawQR(
 	ctx context.Context, text string, level coding.Level,
-	draw func(c *coding.Code, size, margin int) []byte, size, margin int,
+	draw func(*coding.Code, qrLook) []byte, look qrLook,
 ) ([]byte, error) {
 	select {
 	case s.drawing <- struct{}{}:
@@ -79,13 +95,44 @@ func (s *service) drawQR(
 	if err != nil {
 		return nil, err
 	}
-	if modules := code.Size + 2*margin; size < modules {
+	if modules := code.Size + 2*look.margin; look.size < modules {
 		detail := fmt.Sprintf("This code with its margin has %d modules a side; "+
 			"size must be at least that.", modules)
 		return nil, badRequest("parameter", "Invalid parameter", detail, "size")
 	}
-	return draw(code, size, margin), nil
+	return draw(code, look), nil
 }
+
+// qrLook is how a code looks.
+type qrLook struct {
+	size   int // of the image, in pixels
+	margin int // in modules
+	fg, bg color.RGBA
+}
+
+// minContrast is what WCAG asks for of text, and what cameras need.
+const minContrast = 4.5
+
+// contrast returns the contrast of a colour with a lighter one (WCAG 2.2), and less than 1 if it is
+// the lighter one itself.
+func contrast(dark, light color.RGBA) float64 {
+	luminance := func(c color.RGBA) (sum float64) {
+		for i, v := range [...]uint8{c.R, c.G, c.B} {
+			part := float64(v) / 255
+			if part <= 0.04045 {
+				part /= 12.92
+			} else {
+				part = math.Pow((part+0.055)/1.055, 2.4)
+			}
+			sum += [...]float64{0.2126, 0.7152, 0.0722}[i] * part
+		}
+		return sum
+	}
+	return (luminance(light) + 0.05) / (luminance(dark) + 0.05)
+}
+
+// hexOf writes a colour as SVG has it, and as the parameters have it behind the #.
+func hexOf(c color.RGBA) string { return fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B) }
 
 // encodeQR encodes a text in the smallest version that holds it, with the mask of the lowest
 // penalty.
@@ -163,13 +210,13 @@ func penalty(c *coding.Code) (points int) {
 }
 
 // svgOf draws a code as one path of horizontal runs.
-func svgOf(c *coding.Code, size, margin int) []byte {
+func svgOf(c *coding.Code, look qrLook) []byte {
 	var b bytes.Buffer
-	modules := c.Size + 2*margin
+	modules := c.Size + 2*look.margin
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" `+
 		`viewBox="0 0 %d %d" shape-rendering="crispEdges">`+
-		`<path fill="#fff" d="M0 0h%dv%dH0z"/><path d="`,
-		size, size, modules, modules, modules, modules)
+		`<path fill="%s" d="M0 0h%dv%dH0z"/><path fill="%s" d="`,
+		look.size, look.size, modules, modules, hexOf(look.bg), modules, modules, hexOf(look.fg))
 	for y := range c.Size {
 		for x := 0; x < c.Size; x++ {
 			start := x
@@ -177,7 +224,8 @@ func svgOf(c *coding.Code, size, margin int) []byte {
 				x++
 			}
 			if x > start {
-				fmt.Fprintf(&b, "M%d %dh%dv1h-%dz", start+margin, y+margin, x-start, x-start)
+				fmt.Fprintf(&b, "M%d %dh%dv1h-%dz", start+look.margin, y+look.margin, x-start,
+					x-start)
 			}
 		}
 	}
@@ -186,10 +234,11 @@ func svgOf(c *coding.Code, size, margin int) []byte {
 }
 
 // pngOf draws a code with modules of whole pixels, in the middle of the image.
-func pngOf(c *coding.Code, size, margin int) []byte {
-	scale := size / (c.Size + 2*margin)
+func pngOf(c *coding.Code, look qrLook) []byte {
+	size := look.size
+	scale := size / (c.Size + 2*look.margin)
 	offset := (size - c.Size*scale) / 2
-	palette := color.Palette{color.White, color.Black}
+	palette := color.Palette{look.bg, look.fg}
 	img := image.NewPaletted(image.Rect(0, 0, size, size), palette)
 	row := make([]byte, size)
 	for y := range c.Size {

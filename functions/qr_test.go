@@ -109,6 +109,36 @@ func TestQR(t *testing.T) {
 	}
 }
 
+// Colours and a source are those that the query asks for, and the code can be scanned with them.
+func TestQRInColours(t *testing.T) {
+	r := newRig(t)
+	for query, want := range map[string]struct{ dark, light, text string }{
+		"":                          {"#000000", "#ffffff", ""},
+		"&fg=0B7A5B":                {"#0b7a5b", "#ffffff", ""},
+		"&fg=000000&bg=757575":      {"#000000", "#757575", ""}, // 4.57 to 1
+		"&fg=767676&source=":        {"#767676", "#ffffff", ""}, // 4.54 to 1
+		"&bg=ffeecc&source=QR_a.-1": {"#000000", "#ffeecc", "?utm_source=qr_a.-1"},
+	} {
+		svg := r.get("/api/links/6GV88b/qr?size=300" + query).Body.String()
+		if !strings.Contains(svg, `<path fill="`+want.light+`" d="M0 0h`) ||
+			!strings.Contains(svg, `<path fill="`+want.dark+`" d="M4 4h7`) {
+			t.Errorf("%s: got %.300s", query, svg)
+		}
+		img, err := png.Decode(bytes.NewReader(
+			r.get("/api/links/6GV88b/qr?format=png&size=300" + query).Body.Bytes()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := scan(t, img); got != "https://tiney.to/6GV88b"+want.text {
+			t.Errorf("%s: the code says %q", query, got)
+		}
+		red, green, blue, _ := img.At(0, 0).RGBA()
+		if got := fmt.Sprintf("#%02x%02x%02x", red>>8, green>>8, blue>>8); got != want.light {
+			t.Errorf("%s: the corner is %s", query, got)
+		}
+	}
+}
+
 func TestQRThatIsRefused(t *testing.T) {
 	r := newRig(t)
 	for query, field := range map[string]string{
@@ -124,6 +154,15 @@ func TestQRThatIsRefused(t *testing.T) {
 		"size=64&margin=16":    "size", // 33 modules, and 32 of the margins
 		"size=100&size=&level": "size",
 		"size=%zz":             "",
+		"fg=777777":            "fg", // 4.48 to 1
+		"fg=ffffff&bg=000000":  "fg",
+		"bg=747474":            "fg", // 4.49 to 1
+		"fg=000":               "fg",
+		"bg=%23ffffff":         "bg",
+		"bg=white":             "bg",
+		"bg=":                  "bg",
+		"source=a%20b":         "source",
+		"source=a&source=b":    "source",
 		"size=300;margin=1":    "",
 	} {
 		alias := strings.Repeat("Z", link.MaxAliasLength)

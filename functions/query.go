@@ -1,8 +1,10 @@
 package functions
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"image/color"
 	"net/http"
 	"net/url"
 	"slices"
@@ -62,6 +64,19 @@ func (p *parameters) oneOf(name string, values ...string) string {
 	}
 	p.wrong(name, name+" must be one of "+strings.Join(values, ", ")+".")
 	return values[0]
+}
+
+// color returns a parameter with a colour as rrggbb.
+func (p *parameters) color(name string, byDefault color.RGBA) color.RGBA {
+	if !p.Has(name) {
+		return byDefault
+	}
+	rgb, err := hex.DecodeString(p.text(name))
+	if err != nil || len(rgb) != 3 {
+		p.wrong(name, name+" must be a colour as six hexadecimal digits, such as 1a2b3c.")
+		return byDefault
+	}
+	return color.RGBA{rgb[0], rgb[1], rgb[2], 255}
 }
 
 // text returns a parameter, and "" if it is not given.

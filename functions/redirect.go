@@ -21,7 +21,7 @@ func (s *service) redirect(ctx context.Context, w http.ResponseWriter, r *http.R
 	q := s.parse(r)
 	d, err := s.decide(ctx, r, q)
 	if q.preview {
-		return s.preview(w, r, d, err)
+		return s.preview(ctx, w, r, d, err)
 	}
 	if !d.at.IsZero() {
 		s.Metrics.RedirectDuration.Observe(d.took)
@@ -72,6 +72,7 @@ type decision struct {
 	link link.Link
 	at   time.Time     // when the link was found
 	took time.Duration // until then
+	rule string        // by which it leads there, as link.For returns it; "": it has no rules
 	target
 }
 
@@ -92,10 +93,17 @@ func (s *service) decide(ctx context.Context, r *http.Request, q asked) (d decis
 	if err != nil {
 		return d, err
 	}
-	if err := s.gone(ctx, d.link, d.at); err != nil {
-		return d, err
+	if p := notLive(d.link, d.at); p != nil {
+		return d, p
 	}
-	d.target, err = s.target(r, d.link, q)
+	to := d.link
+	if len(to.Rules) > 0 {
+		to, d.rule = to.For(visitor{s, r, q.preview}, d.at)
+	}
+	if s.Blocked.Has(ctx, to.LongURL) {
+		return d, linkBlockedProblem
+	}
+	d.target, err = s.target(r, to, q)
 	return d, err
 }
 
@@ -111,7 +119,7 @@ func (s *service) answer(w http.ResponseWriter, r *http.Request, d decision) {
 	h["X-Robots-Tag"] = noIndex
 	w.WriteHeader(cmp.Or(d.link.StatusCode, link.DefaultStatusCode))
 	if r.Method == http.MethodGet && !prefetched(r.Header) {
-		s.click(r, d.link, d.at, d.took)
+		s.click(r, d)
 	}
 }
 
@@ -223,9 +231,9 @@ var (
 
 // cacheControl returns the header Cache-Control of a redirect. A cache in front never keeps it past
 // the link's expiry. It keeps no redirect of a link that may have changed, and none that depends on
-// the query, which may not be part of the cache's key.
+// the visitor or on the query, which may not be part of the cache's key.
 func (s *service) cacheControl(l link.Link, now time.Time) []string {
-	if l.Stale || l.Forward != 0 {
+	if l.Stale || l.Forward != 0 || len(l.Rules) > 0 {
 		return noStore
 	}
 	age := s.RedirectMaxAge

@@ -156,8 +156,8 @@ func TestFunctionFiles(t *testing.T) {
 		switch method, path, _ := strings.Cut(to.pattern, " "); {
 		case to.timer:
 			want[to.function] = []string{fmt.Sprintf("0 */%d * * * *", int(ReapEvery.Minutes()))}
-		case path == "/favicon.ico", path == "/robots.txt", to.function == webAPI && path != "":
-			// by a route with parameters
+		case slices.Contains([]string{"/favicon.ico", "/robots.txt", "/opensearch.xml"}, path),
+			to.function == webAPI && path != "": // by a route with parameters
 		case method == "GET":
 			want[to.function] = []string{path, "get", "head"}
 		case path == "":

@@ -7,22 +7,24 @@ import (
 	"time"
 
 	"tiney/internal/access"
+	"tiney/internal/formats"
 	"tiney/internal/link"
 )
 
 type shortenRequest struct {
-	LongURL    string     `json:"longUrl"`
-	Domain     *string    `json:"domain"`
-	Alias      *string    `json:"alias"`
-	Seconds    *integer   `json:"expiresInSeconds"`
-	ExpiresAt  *time.Time `json:"expiresAtUtc"`
-	StartsAt   *time.Time `json:"startsAtUtc"`
-	GoneURL    *string    `json:"goneUrl"`
-	StatusCode *integer   `json:"statusCode"`
-	Forward    forwarded  `json:"forward"`
-	Title      string     `json:"title"`
-	Tags       tags       `json:"tags"`
-	Owner      *string    `json:"owner"`
+	LongURL    string        `json:"longUrl"`
+	Domain     *string       `json:"domain"`
+	Alias      *string       `json:"alias"`
+	Seconds    *integer      `json:"expiresInSeconds"`
+	ExpiresAt  *time.Time    `json:"expiresAtUtc"`
+	StartsAt   *time.Time    `json:"startsAtUtc"`
+	GoneURL    *string       `json:"goneUrl"`
+	StatusCode *integer      `json:"statusCode"`
+	Forward    forwarded     `json:"forward"`
+	Rules      formats.Rules `json:"rules"`
+	Title      string        `json:"title"`
+	Tags       tags          `json:"tags"`
+	Owner      *string       `json:"owner"`
 }
 
 // summary is what everyone may see of a link. A time is null if the link has none.
@@ -39,9 +41,10 @@ type summary struct {
 // request had.
 type made struct {
 	summary
-	Forward  *[]string `json:"forward,omitzero"`
-	StartsAt **string  `json:"startsAtUtc,omitzero"`
-	GoneURL  **string  `json:"goneUrl,omitzero"`
+	Forward  *[]string  `json:"forward,omitzero"`
+	StartsAt **string   `json:"startsAtUtc,omitzero"`
+	GoneURL  **string   `json:"goneUrl,omitzero"`
+	Rules    []ruleView `json:"rules,omitzero"`
 }
 
 func (s *service) viewMade(l link.Link, wish link.Wish) made {
@@ -54,6 +57,9 @@ func (s *service) viewMade(l link.Link, wish link.Wish) made {
 	}
 	if wish.GoneURL != nil {
 		m.GoneURL = new(orNull(string(l.GoneURL)))
+	}
+	if wish.Rules != nil {
+		m.Rules = viewRules(l.Rules)
 	}
 	return m
 }
@@ -117,7 +123,7 @@ func (s *service) create(
 	ctx context.Context, wish link.Wish, who access.Caller,
 ) (l link.Link, created bool, token string, err error) {
 	if len(wish.Forward) > 0 || wish.StartsAt != nil || wish.GoneURL != nil ||
-		wish.Domain != "" && s.DomainsOwnersOnly {
+		len(wish.Rules) > 0 || wish.Domain != "" && s.DomainsOwnersOnly {
 		if err := needOwner(who); err != nil {
 			return l, false, "", err
 		}
@@ -158,6 +164,8 @@ func (s *service) parseWish(body []byte, who access.Caller) (link.Wish, error) {
 		return link.Wish{}, err
 	case request.Seconds != nil && request.ExpiresAt != nil:
 		return link.Wish{}, twoEndsProblem
+	case isZero(request.StartsAt):
+		return link.Wish{}, zeroStartProblem
 	}
 	d, err := s.domain(request.Domain)
 	if err != nil {
@@ -177,6 +185,7 @@ func (s *service) parseWish(body []byte, who access.Caller) (link.Wish, error) {
 		GoneURL:    request.GoneURL,
 		StatusCode: (*int64)(request.StatusCode),
 		Forward:    request.Forward,
+		Rules:      request.Rules,
 		Title:      request.Title,
 		Tags:       request.Tags,
 	}, nil

@@ -15,6 +15,7 @@ import (
 const (
 	defaultDays = 30 // of statistics
 	topNames    = 10 // of each dimension
+	allTargets  = 50 // as many as are counted
 )
 
 const (
@@ -45,6 +46,8 @@ type statsView struct {
 	Browsers  *[]namedView `json:"browsers"`
 	Systems   *[]namedView `json:"systems"`
 	Devices   *[]namedView `json:"devices"`
+	Sources   *[]namedView `json:"sources"`
+	Targets   *[]namedView `json:"targets,omitzero"` // of a link only
 }
 
 // bucket is a day or an hour.
@@ -106,6 +109,7 @@ func (s *service) linksStats(c *call) (any, error) {
 			return nil, err
 		}
 		v = viewStats(from, days, hourly)
+		v.Targets = nil
 	} else {
 		links, err := s.tagged(c.ctx, filter{owner: owner, tags: query.texts("tag"), domain: d})
 		if err != nil {
@@ -232,16 +236,28 @@ func viewStats(from clicks.Day, days []clicks.Count, hourly bool) statsView {
 	all.Merge(each...)
 	v.Clicks, v.Bots, v.Visitors = all.Clicks, all.Bots, &visitors
 	v.AverageMs, v.LastAt = milliseconds(all.Total), formatTime(all.Last)
-	top := func(d clicks.Dimension) *[]namedView {
+	top := func(d clicks.Dimension, most int) *[]namedView {
 		names := []namedView{}
-		for _, n := range all.Top(d, topNames) {
+		for _, n := range all.Top(d, most) {
 			names = append(names, namedView(n))
 		}
 		return &names
 	}
-	v.Referrers, v.Countries = top(clicks.Referrers), top(clicks.Countries)
-	v.Browsers, v.Systems, v.Devices = top(clicks.Browsers), top(clicks.Systems),
-		top(clicks.Devices)
+	v.Referrers, v.Countries = top(clicks.Referrers, topNames),
+		top(clicks.Countries, topNames)
+	v.Browsers, v.Systems = top(clicks.Browsers, topNames), top(clicks.Systems, topNames)
+	v.Devices, v.Targets = top(clicks.Devices, topNames), top(clicks.Targets, allTargets)
+	none := clicks.Named{Name: clicks.None}
+	for _, n := range all.Names[clicks.Referrers] { // which each click has that may have a source
+		none.Clicks += n.Clicks
+	}
+	for _, n := range all.Names[clicks.Sources] {
+		none.Clicks -= n.Clicks
+	}
+	if none.Clicks > 0 {
+		all.Names[clicks.Sources] = append(all.Names[clicks.Sources], none)
+	}
+	v.Sources = top(clicks.Sources, topNames)
 	return v
 }
 

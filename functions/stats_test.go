@@ -22,7 +22,7 @@ import (
 func clicker(at time.Time, address, referrer string) clicks.Click {
 	return clicks.Click{At: at, Took: 1500 * time.Microsecond,
 		Visitor: clicks.NewVisitor(netip.MustParseAddr(address), "x"),
-		Names:   [...]string{referrer, "DE", "Chrome", "Windows", "desktop"}}
+		Names:   [clicks.Dimensions]string{referrer, "DE", "Chrome", "Windows", "desktop"}}
 }
 
 // putClicked stores a link of ann's, made on the clock's day, and counts clicks on it.
@@ -61,7 +61,8 @@ func TestStats(t *testing.T) {
 		`"referrers":[{"name":"(direct)","clicks":2},{"name":"a.example","clicks":2}],`+
 		`"countries":[{"name":"DE","clicks":4}],`+
 		`"browsers":[{"name":"Chrome","clicks":4}],"systems":[{"name":"Windows","clicks":4}],`+
-		`"devices":[{"name":"desktop","clicks":4}]}`, from, to, to, from, to)
+		`"devices":[{"name":"desktop","clicks":4}],"sources":[{"name":"(none)","clicks":4}],`+
+		`"targets":[]}`, from, to, to, from, to)
 	w := r.as("ann", "GET", "/api/links/abcdef/stats"+query, "")
 	if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want {
 		t.Errorf("got %d %s\nwant %s", w.Code, got, want)
@@ -96,6 +97,30 @@ func TestStats(t *testing.T) {
 	}
 }
 
+// Sources are those of the short URL's query, of a link and of all together, unless the visitor or
+// the mode forbids it.
+func TestSources(t *testing.T) {
+	for mode, want := range map[clicks.Mode]string{
+		clicks.ModeFull: `[{"name":"news","clicks":2},{"name":"(none)","clicks":1},` +
+			`{"name":"(other)","clicks":1}]`,
+		clicks.ModeTotals: `[]`,
+	} {
+		r := newRig(t, func(c *functions.Config) { c.CountClicks = mode })
+		r.fake.Put(link.Link{Name: "abcdef", LongURL: "https://example.com/", Owner: "ann"})
+		for query, header := range map[string][]string{"?utm_source=NEWS": nil,
+			"?a=b&utm_source=news": nil, "?utm_source=a%20b": nil, "": nil,
+			"?utm_source=private": {"Sec-GPC", "1"}, "?utm_source=bot": {"User-Agent", "curl/8"}} {
+			r.get("/abcdef"+query, append([]string{"User-Agent", chrome}, header...)...)
+		}
+		for _, path := range []string{"/api/links/abcdef/stats", "/api/stats/links"} {
+			if got := members(t, r.as("ann", "GET", path, "")); got["sources"] != want ||
+				got["clicks"] != "5" {
+				t.Errorf("%s: %s says %v", mode, path, got)
+			}
+		}
+	}
+}
+
 func TestStatsWithoutClicks(t *testing.T) {
 	r := newRig(t)
 	r.putClicked()
@@ -103,7 +128,7 @@ func TestStatsWithoutClicks(t *testing.T) {
 	want := `"interval":"day","clicks":0,"bots":0,"visitors":0,"averageMs":null,"lastAtUtc":null,` +
 		`"series":[{"at":"` + today +
 		`T00:00:00Z","clicks":0,"bots":0,"visitors":0}],"referrers":[],"countries":[],` +
-		`"browsers":[],"systems":[],"devices":[]}`
+		`"browsers":[],"systems":[],"devices":[],"sources":[],"targets":[]}`
 	if w := r.as("ann", "GET", "/api/links/abcdef/stats?from="+today, ""); w.Code != 200 ||
 		!strings.HasSuffix(w.Body.String(), want+"\n") {
 		t.Errorf("got %d %s\nwant … %s", w.Code, w.Body, want)
@@ -306,7 +331,8 @@ func TestStatsOfAnOwner(t *testing.T) {
 		`"referrers":[{"name":"a.example","clicks":1},{"name":"b.example","clicks":1}],`+
 		`"countries":[{"name":"DE","clicks":2}],`+
 		`"browsers":[{"name":"Chrome","clicks":2}],"systems":[{"name":"Windows","clicks":2}],`+
-		`"devices":[{"name":"desktop","clicks":2}]}`, from, to, to, from)
+		`"devices":[{"name":"desktop","clicks":2}],"sources":[{"name":"(none)","clicks":2}]}`,
+		from, to, to, from)
 	for request, want := range map[string]string{
 		"ann":             want,
 		"ann owner=ann":   want,
@@ -367,7 +393,8 @@ func TestStatsOfATag(t *testing.T) {
 		return fmt.Sprintf(`{"owner":"ann","from":%q,"to":%[1]q,"interval":"day","clicks":%d,`+
 			`"bots":%[2]d,"visitors":null,"averageMs":null,"lastAtUtc":null,`+
 			`"series":[{"at":"%[1]sT00:00:00Z","clicks":%[2]d,"bots":%[2]d,"visitors":null}],`+
-			`"referrers":null,"countries":null,"browsers":null,"systems":null,"devices":null}`,
+			`"referrers":null,"countries":null,"browsers":null,"systems":null,"devices":null,`+
+			`"sources":null}`,
 			date, clicks)
 	}
 	for request, want := range map[string]string{
@@ -494,7 +521,7 @@ func TestTopLinks(t *testing.T) {
 				`"createdAtUtc":null,"expiresAtUtc":null,"updatedAtUtc":%[4]q,"statusCode":302,`+
 				`"forward":[],"disabled":false,"shared":false,"locked":false,`+
 				`"deletedAtUtc":null,"title":"Top %[1]d","tags":["print"],"owner":%[2]q,`+
-				`"startsAtUtc":null,"goneUrl":null,"clicks":%[3]d}`, n, owners[n], 4-n,
+				`"startsAtUtc":null,"goneUrl":null,"rules":[],"clicks":%[3]d}`, n, owners[n], 4-n,
 				now.Format(time.RFC3339))
 		}
 		return fmt.Sprintf(`{"window":%q,"asOfUtc":%q,"items":[%s]}`, window,

@@ -15,8 +15,7 @@ import (
 // named here, each may return link.ErrUnavailable; those of one link also link.ErrDamaged.
 type Links interface {
 	// Create makes a link, or returns the live one of the same owner and long URL. Errors:
-	// link.ErrBlocked, link.ErrGoneBlocked, link.ErrDisabled, link.ErrAliasesTaken,
-	// link.ErrAliasTaken.
+	// link.ErrBlocked, link.ErrDisabled, link.ErrAliasesTaken, link.ErrAliasTaken.
 	Create(ctx context.Context, want link.Link, claimHash string) (
 		l link.Link, created bool, err error)
 	// Cached returns a live or scheduled link from memory. If stale is true, the link may be one
@@ -29,8 +28,7 @@ type Links interface {
 	// History is Read with the history.
 	History(ctx context.Context, a link.Name) (link.Link, error)
 	// Edit writes what change makes of a link. After a concurrent edit it tries again, unless once
-	// is set. Errors: those of change, link.ErrBlocked, link.ErrGoneBlocked, link.ErrNotFound,
-	// link.ErrConflict.
+	// is set. Errors: those of change, link.ErrBlocked, link.ErrNotFound, link.ErrConflict.
 	Edit(ctx context.Context, a link.Name, once bool,
 		change func(link.Link) (link.Link, error)) (link.Link, error)
 	// EditAll makes several edits, those of one link in their order. If err is not nil, nothing was

@@ -122,9 +122,23 @@ func (d description) tool(name string) map[string]any {
 			schema["properties"].(map[string]any)["etag"] = map[string]any{"type": "string",
 				"description": "Stands for the link as it is now."}
 		}
+		leaveOut(schema, "rules")
 		tool["outputSchema"] = forModels(schema)
 	}
 	return tool
+}
+
+// leaveOut takes the schema of the elements out of a list, wherever that is in a schema. A model
+// reads the schemas of all tools before it begins, and that of a request says the same.
+func leaveOut(schema map[string]any, list string) {
+	for name, value := range schema {
+		if of, ok := value.(map[string]any); ok {
+			if name == list {
+				of["items"] = map[string]any{"type": "object"}
+			}
+			leaveOut(of, list)
+		}
+	}
 }
 
 // typesOf returns the types that a schema allows.

@@ -385,7 +385,7 @@ func worstFiles(t *testing.T, n int, yield func(what, query, body string)) {
 
 // longestBody returns how many bytes of a body a route reads; 0 if it reads none.
 func (r *rig) longestBody(send func(body string) *http.Request) int {
-	for _, n := range []int{1 << 10, 16 << 10, 64 << 10, 1 << 20, 2 << 20, 4 << 20} {
+	for _, n := range []int{1 << 10, 32 << 10, 64 << 10, 1 << 20, 2 << 20, 4 << 20} {
 		w := httptest.NewRecorder()
 		r.ServeHTTP(w, send(strings.Repeat(" ", n+1)))
 		if w.Code == http.StatusRequestEntityTooLarge {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -96,12 +97,25 @@ func (b *Blocked) Has(ctx context.Context, longURL string) bool {
 	return b.hosts.Load().Cover(longURL)
 }
 
-// permit returns an error unless a link may lead where next does and was does not. It is for
+// permit returns an error unless a link may lead wherever next does and was does not. It is for
 // writes. They need storage anyway, so it waits for hosts that are not known, or of which a change
 // was announced. It may be the first call after an idle time, so it polls for changes first.
-// Errors: link.ErrBlocked, link.ErrGoneBlocked, link.ErrUnavailable.
+// Errors: link.ErrBlocked, link.ErrUnavailable.
 func (b *Blocked) permit(ctx context.Context, was, next link.Link) error {
-	if next.LongURL == was.LongURL && next.GoneURL == was.GoneURL {
+	before := was.Targets()
+	added := map[link.Field]string{}
+	if next.LongURL != was.LongURL {
+		added[link.FieldLongURL] = next.LongURL
+	}
+	if next.GoneURL != was.GoneURL {
+		added[link.FieldGoneURL] = string(next.GoneURL)
+	}
+	for i, r := range next.Rules {
+		if !slices.Contains(before, r.LongURL) {
+			added[link.RuleField(i, "longUrl")] = r.LongURL
+		}
+	}
+	if len(added) == 0 {
 		return nil
 	}
 	b.changes.current(ctx, b.config.Now())
@@ -109,11 +123,10 @@ func (b *Blocked) permit(ctx context.Context, was, next link.Link) error {
 		return err
 	}
 	hosts := b.hosts.Load()
-	switch {
-	case next.LongURL != was.LongURL && hosts.Cover(next.LongURL):
-		return link.ErrBlocked
-	case next.GoneURL != was.GoneURL && hosts.Cover(string(next.GoneURL)):
-		return link.ErrGoneBlocked
+	for _, field := range slices.Sorted(maps.Keys(added)) { // so that the first is always the same
+		if hosts.Cover(added[field]) {
+			return &link.BlockedError{Field: field}
+		}
 	}
 	return nil
 }

@@ -609,17 +609,27 @@ func testBlocked(t *testing.T, start starter) {
 		blocked("a chosen alias", shorten(chosen(want(bad, time.Hour), "mine")))
 		gone := want(good+"gone", time.Hour)
 		gone.GoneURL = bad
-		if err := shorten(gone); !errors.Is(err, link.ErrGoneBlocked) {
-			t.Errorf("a gone URL: got %v", err)
+		about := func(field link.Field, what string, err error) {
+			t.Helper()
+			var is *link.BlockedError
+			if !errors.As(err, &is) || is.Field != field {
+				t.Errorf("%s: got %v", what, err)
+			}
 		}
-		if err := edit(other.Name, func(l *link.Link) { l.GoneURL = bad }); !errors.Is(err,
-			link.ErrGoneBlocked) {
-			t.Errorf("an edit of the gone URL: got %v", err)
-		}
+		toBad := []link.TargetRule{{Name: "1", Percent: 1, LongURL: good},
+			{Name: "2", Percent: 1, LongURL: bad}}
+		ruled := want(good+"ruled", time.Hour)
+		ruled.Rules = toBad
+		about(link.FieldGoneURL, "a gone URL", shorten(gone))
+		about("rules[1].longUrl", "a rule", shorten(ruled))
+		about(link.FieldGoneURL, "an edit of the gone URL",
+			edit(other.Name, func(l *link.Link) { l.GoneURL = bad }))
+		about("rules[1].longUrl", "an edit of the rules",
+			edit(other.Name, func(l *link.Link) { l.Rules = toBad }))
 		gone.Name, gone.CreatedAt = s.name("gone"), clock.Now()
-		if err := s.Import(t.Context(), []link.Link{gone})[0].Err; !errors.Is(err,
-			link.ErrGoneBlocked) {
-			t.Errorf("an import of a gone URL: got %v", err)
+		ruled.Name, ruled.CreatedAt = s.name("ruled"), clock.Now()
+		for i, done := range s.Import(t.Context(), []link.Link{gone, ruled}) {
+			about([]link.Field{link.FieldGoneURL, "rules[1].longUrl"}[i], "an import", done.Err)
 		}
 		blocked("an edit", edit(other.Name, func(l *link.Link) { l.LongURL = bad }))
 		// A link that leads there already can be read, disabled, deleted, restored, claimed, and

@@ -92,9 +92,18 @@ type entry struct {
 type seldom struct {
 	startsAt time.Time
 	goneURL  link.Fallback // "" if the link was taken down, which an entry does not say
+	rules    []link.TargetRule
 }
 
-const seldomOverhead = 48 // bytes
+const (
+	seldomOverhead = 80  // bytes
+	ruleOverhead   = 512 // bytes of a rule besides what it has as JSON
+)
+
+// text returns how many bytes the texts of s take.
+func (s *seldom) text() int {
+	return len(s.goneURL) + len(s.rules)*ruleOverhead + 5*len(link.EncodeTargetRules(s.rules))
+}
 
 // link returns the link or tombstone of the entry.
 func (e *entry) link() link.Link {
@@ -105,7 +114,7 @@ func (e *entry) link() link.Link {
 		l = link.Link{Name: e.alias, GoneReason: e.gone, GoneAt: e.expiresAt}
 	}
 	if e.seldom != nil {
-		l.StartsAt, l.GoneURL = e.seldom.startsAt, e.seldom.goneURL
+		l.StartsAt, l.GoneURL, l.Rules = e.seldom.startsAt, e.seldom.goneURL, e.seldom.rules
 	}
 	return l
 }
@@ -388,8 +397,8 @@ func (c *cache) putAt(a link.Name, r linkRow, at time.Time, notBefore int64) {
 	if r.Locked {
 		r.GoneURL = ""
 	}
-	if !r.StartsAt.IsZero() || r.GoneURL != "" {
-		e.seldom = &seldom{r.StartsAt, r.GoneURL}
+	if !r.StartsAt.IsZero() || r.GoneURL != "" || r.Rules != nil {
+		e.seldom = &seldom{r.StartsAt, r.GoneURL, r.Rules}
 	}
 	if e.gone != link.StateLive {
 		e.expiresAt = r.GoneAt
@@ -415,7 +424,7 @@ func (c *cache) putAt(a link.Name, r linkRow, at time.Time, notBefore int64) {
 	// it when others need the room.
 	text := int64(2*len(a) + len(e.spelling) + len(e.longURL) + len(e.owner))
 	if e.seldom != nil {
-		text += seldomOverhead + int64(len(e.seldom.goneURL))
+		text += seldomOverhead + int64(e.seldom.text())
 	}
 	cost := entryOverhead + text*9/8 // Go's allocator rounds up, by an eighth at most
 	if c.entries.RemainingCost() < cost {

@@ -45,8 +45,7 @@ const (
 // When Create returns without an error, the link is durable. After an error it is safe to repeat.
 // Create takes at most Timeout, and a second more to repair if the process was stopped for too
 // long. A client that disconnects does not cut it short. Errors: link.ErrBlocked,
-// link.ErrGoneBlocked, link.ErrDisabled, link.ErrAliasTaken, link.ErrAliasesTaken,
-// link.ErrUnavailable.
+// link.ErrDisabled, link.ErrAliasTaken, link.ErrAliasesTaken, link.ErrUnavailable.
 func (s *Links) Create(ctx context.Context, want link.Link, claimHash string) (l link.Link,
 	created bool, err error) {
 	until, ctx, cancel := s.config.startWrite(ctx)

@@ -31,8 +31,8 @@ const (
 // When Edit returns without an error, the change is durable, and every process knows of it within
 // 15 seconds. Edit takes at most Timeout, and a second more to repair if the process was stopped
 // for too long. A client that disconnects does not cut it short. Errors: those of change;
-// link.ErrBlocked or link.ErrGoneBlocked if the new long URL or gone URL is blocked;
-// link.ErrNotFound, also for a tombstone; link.ErrConflict; link.ErrDamaged; link.ErrUnavailable.
+// link.ErrBlocked about a URL that the link did not have before; link.ErrNotFound, also for a
+// tombstone; link.ErrConflict; link.ErrDamaged; link.ErrUnavailable.
 func (s *Links) Edit(ctx context.Context, a link.Name, once bool,
 	change func(link.Link) (link.Link, error)) (link.Link, error) {
 	until, ctx, cancel := s.config.startWrite(ctx)

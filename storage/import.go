@@ -29,8 +29,8 @@ const importConcurrency = 32
 // What it made is durable. What Before says is part of the link, so that nothing loses it or counts
 // it twice. It is safe to repeat after any error, and after a kill at any point: what is done
 // stays, and the rest is done. When ctx has ended, it begins no other link; those that are begun
-// take at most Timeout. Errors of a link: link.ErrBlocked, link.ErrGoneBlocked, link.ErrAliasTaken,
-// link.ErrDeleted, link.ErrLocked, link.ErrUnavailable.
+// take at most Timeout. Errors of a link: link.ErrBlocked, link.ErrAliasTaken, link.ErrDeleted,
+// link.ErrLocked, link.ErrUnavailable.
 func (s *Links) Import(ctx context.Context, links []link.Link) []link.Imported {
 	done := make([]link.Imported, len(links))
 	// Names whose first link is undecided. A later link must not take its place.

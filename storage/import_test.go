@@ -199,7 +199,7 @@ func TestImportOfABlockedHost(t *testing.T) {
 	}
 	links := []link.Link{r.former("a", "one", "https://www.EXAMPLE.com./"),
 		r.former("a", "two", "https://example.org/")}
-	want := []string{link.ErrBlocked.Error(), "made"}
+	want := []string{"longUrl: " + link.ErrBlocked.Error(), "made"}
 	r.wantSame("tried", whatOf(s.TryImport(ctx, links, map[link.Name]uint64{})), want)
 	r.wantSame("done", imports(s, links...), want)
 	r.WantRows(1, 0, 0)

@@ -49,6 +49,7 @@ type linkEntity struct {
 	StatusCode    int        `json:",omitzero"`
 	Spelling      link.Alias `json:",omitzero"`
 	Forward       string     `json:",omitzero"` // a JSON list
+	Rules         string     `json:",omitzero"` // a JSON list
 	Title         string     `json:",omitzero"`
 	Tags          string     `json:",omitzero"` // a JSON list
 	Shared        bool       `json:",omitzero"`
@@ -99,7 +100,7 @@ func encodeLink(r linkRow) []byte {
 		ClaimHash: r.ClaimHash, Spelling: r.Spelling, GoneURL: string(r.GoneURL),
 		Locked: r.Locked, History: r.History.JSON(),
 		CreateID: r.createID, EditID: r.editID, ExpiryETag: r.expiryETag, Unknown: r.unknown,
-		GoneReason: r.GoneReason,
+		GoneReason: r.GoneReason, Rules: link.EncodeTargetRules(r.Rules),
 	}
 	if r.GoneReason == link.StateLive {
 		e.IsDisabled = &r.Disabled
@@ -165,7 +166,7 @@ func decodeLink(data []byte, a link.Name, etag table.ETag) (linkRow, error) {
 	l.UpdatedAt, l.Title, l.ClaimHash = e.UpdatedAt.UTC(), e.Title, e.ClaimHash
 	// Before there was Locked, only admins disabled links without an owner.
 	l.Locked = e.Locked || l.Owner == "" && l.Disabled
-	l.History = link.ParseHistory(e.History)
+	l.History, l.Rules = link.ParseHistory(e.History), link.ParseTargetRules(e.Rules)
 	l.Before = link.Count{Clicks: e.ClicksBefore, Bots: e.BotsBefore, LastAt: e.LastAt.UTC()}
 	if !link.ValidStatusCode(l.StatusCode) {
 		l.StatusCode = link.DefaultStatusCode

@@ -17,6 +17,12 @@ type Agent struct {
 	Device  string // desktop, mobile, tablet
 }
 
+// SystemNames and DeviceNames are what an Agent can have, besides Other.
+var (
+	SystemNames = []string{"Windows", "macOS", "Linux", "Android", "iOS", "ChromeOS"}
+	DeviceNames = []string{"desktop", "mobile", "tablet"}
+)
+
 // maxAgent is how many bytes of a User-Agent are examined. Browsers send up to 200 bytes, and
 // in-app browsers add up to 300. A header may have 32 KiB.
 const maxAgent = 512

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Dimension is a property by which clicks are counted separately.
@@ -17,8 +19,23 @@ const (
 	Browsers
 	Systems
 	Devices
+	Targets // names of the rules of a link; of owners, they are not counted
+	Sources // of campaigns, without None
 	Dimensions
 )
+
+// Itself stands, among Targets, for the link's own long URL.
+const Itself = "(link)"
+
+// maxRule is how long the name of a rule may be, in characters.
+const maxRule = 32
+
+// IsRule reports whether a text may be the name of a rule of a link. It does not begin like the
+// names that statistics have of their own, and has no space at its ends.
+func IsRule(s string) bool {
+	return s != "" && s[0] != '(' && strings.TrimSpace(s) == s && utf8.ValidString(s) && utf8.RuneCountInString(s) <= maxRule &&
+		!strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) })
+}
 
 // maxNames is how many names of a dimension one Count of a process has at most, including Other.
 // Clicks with any other name count as Other.
@@ -121,8 +138,8 @@ func (c *Count) click(k *Click, room bool) (grown int) {
 			continue
 		}
 		if n := c.name(Dimension(d), name, 1, room); n > 0 {
-			// A referrer is a part of a header that may be large and must not stay in memory.
-			if added := &c.Names[d][len(c.Names[d])-1]; d == int(Referrers) {
+			// It may be a part of a header or a query, which may be large and must not stay in memory.
+			if added := &c.Names[d][len(c.Names[d])-1]; d == int(Referrers) || d == int(Sources) {
 				added.Name = strings.Clone(added.Name)
 			}
 			grown += n
@@ -294,13 +311,16 @@ func (c *Count) Top(d Dimension, n int) []Named {
 	return append(top, rest)
 }
 
-// IsName reports whether a text may be a name in some dimension. It checks names that come from a
+// IsName reports whether a text may be a name in a dimension. It checks names that come from a
 // table, because another program may have written them.
-func IsName(s string) bool {
+func IsName(d Dimension, s string) bool {
+	if d == Targets && s != Itself && s != Other {
+		return IsRule(s)
+	}
 	for i := range len(s) {
 		switch c := s[i]; {
 		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9',
-			strings.IndexByte(".- ()", c) >= 0:
+			strings.IndexByte(".-_ ()", c) >= 0:
 		default:
 			return false
 		}

@@ -41,7 +41,7 @@ const (
 	tries = 4
 	// countBytes is what a count takes in memory with its place in a map, without names, visitors
 	// and what it is of, in bytes.
-	countBytes = 720
+	countBytes = 768
 	// waitingBytes is what a visitor takes in memory who waits for the key of a day, in bytes.
 	waitingBytes = 128
 	// begunCounts and fullBytes say when storage is asked to save: when more than this many counts
@@ -350,7 +350,11 @@ func (c *Counter) add(fresh *counting, owners map[string]string) {
 		all.addHours(&fresh.Count)
 	}
 	if of.Owner != "" {
+		// Many links may have rules of the same name, which have nothing else in common.
+		targets := fresh.Names[Targets]
+		fresh.Names[Targets] = nil
 		c.fold(c.count(ownerOf(of, owners), fresh.at), &fresh.Count)
+		fresh.Names[Targets] = targets
 	}
 	if len(fresh.waiting) > 0 {
 		c.visitors[of.day] = append(c.visitors[of.day], waiters{of.Of, fresh.waiting})

@@ -16,13 +16,27 @@ func TestIsName(t *testing.T) {
 		Referrer("http://192.0.2.1/"), Referrer("https://" + strings.Repeat("a", maxHostName) +
 			"/"),
 	} {
-		if !IsName(name) {
+		if !IsName(Referrers, name) {
 			t.Errorf("%q is none", name)
 		}
 	}
 	for _, text := range []string{"", "<b>", "a\x00b", "a\nb", "bücher.example", "=1+1", "@SUM",
 		`"`, "'", "a/b", strings.Repeat("a", maxHostName+1), "\xff"} {
-		if IsName(text) {
+		if IsName(Referrers, text) {
+			t.Errorf("%q is one", text)
+		}
+	}
+}
+
+// A name among targets is what the owner of a link has chosen, or one of the fixed ones.
+func TestIsNameOfARule(t *testing.T) {
+	for _, name := range []string{Itself, Other, "1", "Größe XL", "=1+1", strings.Repeat("ü", maxRule)} {
+		if !IsName(Targets, name) {
+			t.Errorf("%q is none", name)
+		}
+	}
+	for _, text := range []string{"", "(x)", "a\nb", "\xff", strings.Repeat("ü", maxRule+1)} {
+		if IsName(Targets, text) {
 			t.Errorf("%q is one", text)
 		}
 	}

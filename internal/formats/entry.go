@@ -1,11 +1,15 @@
 package formats
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"tiney/internal/link"
 )
@@ -38,6 +42,7 @@ const (
 
 	domain
 	forward  // names
+	rules    // a list, as JSON
 	password // what the link asks for
 
 	columns // how many there are
@@ -87,6 +92,16 @@ var members = []member{
 	{"locked", locked, func(_ *Writer, rec *Record) any { return rec.Link.Locked }},
 	{"startsAtUtc", starts, func(_ *Writer, rec *Record) any { return rec.Link.StartsAt }},
 	{"goneUrl", gone, func(_ *Writer, rec *Record) any { return string(rec.Link.GoneURL) }},
+	{"rules", rules, func(_ *Writer, rec *Record) any { return Rules(rec.Link.Rules) }},
+}
+
+// Rules are the rules of a link. As JSON, they are decoded up to the first that is too many.
+type Rules []link.TargetRule
+
+// UnmarshalJSONFrom decodes a list, or null.
+func (r *Rules) UnmarshalJSONFrom(in *jsontext.Decoder) error {
+	*r = Rules{} // which an empty list is, other than null
+	return DecodeFirst(in, (*[]link.TargetRule)(r), link.MaxTargetRules+1)
 }
 
 // ownNames returns the names of the members that are read.
@@ -170,6 +185,26 @@ func (e *entry) fill() {
 	if l.Forward, err = link.ParseForward(e.forward); err != nil {
 		e.fail(`What is forwarded may be "query" and "path", not %s.`,
 			quoted(strings.Join(e.forward, ",")))
+	}
+	if text := e.texts[rules]; !nothing(text) && text != "[]" {
+		err := json.Unmarshal([]byte(text), (*Rules)(&l.Rules), json.RejectUnknownMembers(true))
+		const form = `must be a JSON list such as [{"countries":["DE"],"longUrl":"https://a.example/"}]`
+		var wrong *json.SemanticError
+		switch {
+		case errors.As(err, &wrong) && wrong.JSONPointer != "":
+			place := e.names[rules]
+			for token := range wrong.JSONPointer.Tokens() {
+				if place == e.names[rules] {
+					token = "[" + token + "]"
+				} else {
+					token = "." + token
+				}
+				place += token
+			}
+			e.fail("%s %s; %s is wrong.", quoted(e.names[rules]), form, quoted(place))
+		case err != nil:
+			e.fail("%s %s.", quoted(e.names[rules]), form)
+		}
 	}
 	l.CreatedAt, l.UpdatedAt, e.Total.Last = e.date(created), e.date(updated), e.date(last)
 	l.ExpiresAt, l.StartsAt = e.time(expires), e.time(starts)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tiney/internal/formats"
+	"tiney/internal/link"
 )
 
 var update = flag.Bool("update", false, "write what is read into testdata")
@@ -107,6 +108,9 @@ func describe(rec formats.Record) string {
 	moment("created", l.CreatedAt)
 	moment("expires", l.ExpiresAt)
 	moment("starts", l.StartsAt)
+	if l.Rules != nil {
+		fmt.Fprintf(&b, " rules=%s", link.EncodeTargetRules(l.Rules))
+	}
 	text("gone", string(l.GoneURL))
 	moment("updated", l.UpdatedAt)
 	number("status", int64(l.StatusCode))

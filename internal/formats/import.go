@@ -10,8 +10,8 @@ import (
 
 // Importer imports links as they are. Links with the same alias are imported in order. A link that
 // already exists with the same long URL stays as it is. After ctx has ended, the Importer begins no
-// further link. Errors of a link: link.ErrBlocked, link.ErrGoneBlocked,
-// link.ErrAliasTaken, link.ErrDeleted, link.ErrLocked, link.ErrUnavailable.
+// further link. Errors of a link: link.ErrBlocked, link.ErrAliasTaken, link.ErrDeleted,
+// link.ErrLocked, link.ErrUnavailable.
 type Importer interface {
 	// Import imports links. What it returns is durable. Import is safe to repeat after any error.
 	Import(ctx context.Context, links []link.Link) []link.Imported

@@ -190,6 +190,10 @@ func (r *objectReader) UnmarshalJSONFrom(in *jsontext.Decoder) error {
 			err = json.UnmarshalDecode(in, &text)
 		case disabled, locked, password:
 			text, err = r.flag(in)
+		case rules:
+			var value jsontext.Value
+			value, err = in.ReadValue()
+			text = string(value)
 		default:
 			text, err = scalar(in)
 		}

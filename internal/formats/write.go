@@ -89,6 +89,8 @@ func field(value any) string {
 		return stamp(v)
 	case []string:
 		return guarded(joinTags(v))
+	case Rules:
+		return link.EncodeTargetRules(v)
 	case string:
 		return guarded(v)
 	}

@@ -22,11 +22,14 @@ var (
 	day  = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	full = formats.Record{
 		Link: link.Link{
-			Name:       "-Spring_26",
-			LongURL:    "https://example.com/a?b=%41,c;d#ü",
-			CreatedAt:  day,
-			ExpiresAt:  day.AddDate(1, 0, 0),
-			StartsAt:   day.AddDate(0, 0, 1),
+			Name:      "-Spring_26",
+			LongURL:   "https://example.com/a?b=%41,c;d#ü",
+			CreatedAt: day,
+			ExpiresAt: day.AddDate(1, 0, 0),
+			StartsAt:  day.AddDate(0, 0, 1),
+			Rules: []link.TargetRule{{Name: `Sí, "a"`, Countries: []string{"DE", "AT"}, From: &day,
+				Percent: 50, LongURL: "http://x.example/1"},
+				{Name: "2", Languages: []string{"de"}, LongURL: "mailto:a"}},
 			GoneURL:    "http://x.example/{alias}",
 			UpdatedAt:  day.Add(time.Hour),
 			StatusCode: 301,
@@ -89,7 +92,7 @@ func TestWrite(t *testing.T) {
 	dash.Link.Name = "a@-x.example"
 	const names = "alias,shortUrl,longUrl,createdAtUtc,expiresAtUtc,updatedAtUtc,statusCode," +
 		"disabled,shared,deletedAtUtc,title,tags,owner,clicks,bots,lastClickAtUtc," +
-		"domain,forward,locked,startsAtUtc,goneUrl\n"
+		"domain,forward,locked,startsAtUtc,goneUrl,rules\n"
 	for _, test := range []struct {
 		name    string
 		format  formats.Format
@@ -105,7 +108,7 @@ func TestWrite(t *testing.T) {
 				`"updatedAtUtc":null,"statusCode":302,"disabled":false,"shared":false,` +
 				`"deletedAtUtc":null,"title":null,"tags":[],"owner":null,` +
 				`"clicks":0,"bots":0,"lastClickAtUtc":null,"domain":null,"forward":[],` +
-				`"locked":false,"startsAtUtc":null,"goneUrl":null}` + "\n"},
+				`"locked":false,"startsAtUtc":null,"goneUrl":null,"rules":[]}` + "\n"},
 		{"everything", formats.NDJSON, []formats.Record{shared},
 			`{"alias":"-Spring_26","shortUrl":"https://s.example.com/to/-Spring_26",` +
 				`"longUrl":"https://example.com/a?b=%41,c;d#ü",` +
@@ -117,7 +120,10 @@ func TestWrite(t *testing.T) {
 				`"owner":"=ann@example.com","clicks":1099511627776,"bots":3,` +
 				`"lastClickAtUtc":"2026-01-31T14:00:00Z","domain":null,"forward":[],` +
 				`"locked":true,"startsAtUtc":"2026-02-01T12:00:00Z",` +
-				`"goneUrl":"http://x.example/{alias}"}` + "\n"},
+				`"goneUrl":"http://x.example/{alias}","rules":[{"name":"Sí, \"a\"",` +
+				`"countries":["DE","AT"],"fromUtc":"2026-01-31T12:00:00Z","percent":50,` +
+				`"longUrl":"http://x.example/1"},{"name":"2","languages":["de"],` +
+				`"longUrl":"mailto:a"}]}` + "\n"},
 		{"a domain, and a spelling", formats.NDJSON, []formats.Record{spelled},
 			`{"alias":"Docs","shortUrl":"https://go.example/Docs",` +
 				`"longUrl":"http://example.com","createdAtUtc":null,"expiresAtUtc":null,` +
@@ -125,17 +131,17 @@ func TestWrite(t *testing.T) {
 				`"deletedAtUtc":null,"title":null,"tags":[],"owner":null,` +
 				`"clicks":0,"bots":0,"lastClickAtUtc":null,"domain":"go.example",` +
 				`"forward":["query","path"],"locked":false,` +
-				`"startsAtUtc":null,"goneUrl":null}` + "\n"},
+				`"startsAtUtc":null,"goneUrl":null,"rules":[]}` + "\n"},
 		{"empty fields", formats.CSV, []formats.Record{least},
 			names + "a,https://s.example.com/to/a,http://example.com,,,," +
-				"302,false,false,,,,,0,0,,,,false,,\n"},
+				"302,false,false,,,,,0,0,,,,false,,,\n"},
 		{"domains, and a spelling", formats.CSV, []formats.Record{spelled, retired, dash},
 			names + "Docs,https://go.example/Docs,http://example.com,,,," +
-				"302,false,false,,,,,0,0,,go.example,\"query,path\",false,,\n" +
+				"302,false,false,,,,,0,0,,go.example,\"query,path\",false,,,\n" +
 				"a,https://old.example:8080/a,http://example.com,,,," +
-				"302,false,false,,,,,0,0,,old.example:8080,path,false,,\n" +
+				"302,false,false,,,,,0,0,,old.example:8080,path,false,,,\n" +
 				"a,https://-x.example/a,http://example.com,,,," +
-				"302,false,false,,,,,0,0,,'-x.example,,false,,\n"},
+				"302,false,false,,,,,0,0,,'-x.example,,false,,,\n"},
 		{"no formulas", formats.CSV, []formats.Record{shared},
 			names + `'-Spring_26,https://s.example.com/to/-Spring_26,` +
 				`"https://example.com/a?b=%41,c;d#ü",2026-01-31T12:00:00Z,2027-01-31T12:00:00Z,` +
@@ -143,7 +149,10 @@ func TestWrite(t *testing.T) {
 				`"'+1 ""quoted"", 雪; 'x'",` +
 				`"'-news,""a,b"",""say """"hi"""""","" edge "","""",plain words,'",` +
 				`'=ann@example.com,1099511627776,3,2026-01-31T14:00:00Z,,,true,` +
-				`2026-02-01T12:00:00Z,http://x.example/{alias}` + "\n"},
+				`2026-02-01T12:00:00Z,http://x.example/{alias},"[{""name"":""Sí, \""a\"""",` +
+				`""countries"":[""DE"",""AT""],""fromUtc"":""2026-01-31T12:00:00Z"",` +
+				`""percent"":50,""longUrl"":""http://x.example/1""},{""name"":""2"",` +
+				`""languages"":[""de""],""longUrl"":""mailto:a""}]"` + "\n"},
 	} {
 		t.Run(string(test.format)+"/"+test.name, func(t *testing.T) {
 			if got := write(t, test.format, test.records...); got != test.want {

@@ -1,6 +1,9 @@
 package link
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Patch is an edit of a link that a caller asks for. A nil field leaves that part of the link
 // unchanged.
@@ -11,6 +14,7 @@ type Patch struct {
 	GoneURL    *string    // "": none
 	StatusCode *int64
 	Forward    *[]string
+	Rules      *[]TargetRule
 	Disabled   *bool
 	Title      *string
 	Tags       *[]string
@@ -83,10 +87,16 @@ func (r Rules) Edit(l Link, p Patch, by Actor, now time.Time) (Link, error) {
 			return Link{}, err
 		}
 	}
+	if p.Rules != nil {
+		if edited.Rules, err = r.checkRules(*p.Rules); err != nil {
+			return Link{}, err
+		}
+	}
 	if p.GoneURL != nil {
 		edited.GoneURL = Fallback(*p.GoneURL)
 	}
-	if edited.GoneURL != l.GoneURL || edited.LongURL != l.LongURL {
+	retargeted := !slices.Equal(edited.Targets(), l.Targets())
+	if edited.GoneURL != l.GoneURL || retargeted {
 		if err = r.checkGoneURL(edited); err != nil {
 			return Link{}, err
 		}
@@ -101,7 +111,7 @@ func (r Rules) Edit(l Link, p Patch, by Actor, now time.Time) (Link, error) {
 			return Link{}, err
 		}
 	}
-	if edited.Forward != l.Forward || edited.LongURL != l.LongURL {
+	if edited.Forward != l.Forward || retargeted {
 		if err = edited.checkForward(); err != nil {
 			return Link{}, err
 		}
@@ -133,6 +143,7 @@ func (r Rules) Edit(l Link, p Patch, by Actor, now time.Time) (Link, error) {
 		(l.ExpiresAt.IsZero() || edited.ExpiresAt.Before(l.ExpiresAt))
 	if l.Shared && !by.Admin && (edited.LongURL != l.LongURL || earlier ||
 		edited.Disabled != l.Disabled || edited.Forward != l.Forward ||
+		EncodeTargetRules(edited.Rules) != EncodeTargetRules(l.Rules) ||
 		!edited.StartsAt.Equal(l.StartsAt) || edited.GoneURL != l.GoneURL) {
 		return Link{}, ErrShared
 	}

@@ -44,10 +44,12 @@ func ParseForward(names []string) (f Forward, err error) {
 	return f, nil
 }
 
-// checkForward returns an error if a link forwards something and its long URL cannot take it. The
-// error is an *InvalidError.
+// checkForward returns an error if a link forwards something and one of its targets cannot take it.
+// The error is an *InvalidError.
 func (l Link) checkForward() error {
-	if l.Forward != 0 && !l.CanForward() {
+	if l.Forward != 0 && slices.ContainsFunc(l.Targets(), func(longURL string) bool {
+		return !Link{LongURL: longURL}.CanForward()
+	}) {
 		return &InvalidError{FieldForward, "Only a link to an http or https URL can forward a " +
 			"query or a path: leave forward empty."}
 	}

@@ -12,6 +12,9 @@ const maxBefore = 1 << 53
 // firstDate is the first date that a link may have: lists sort by seconds since then.
 var firstDate = time.Unix(0, 0).UTC()
 
+// storable reports whether a link may have a time that a caller chose.
+func storable(at time.Time) bool { return !at.Before(firstDate) && at.Year() <= 9999 }
+
 // Imported is the result of importing one link. Link is the link as it is now. Created says that
 // the import made it; otherwise it was there before. If Err is set, neither is the case.
 type Imported struct {
@@ -48,6 +51,9 @@ func (r Rules) Import(was Link, domain Domain, now time.Time) (Link, error) {
 	if wrong := r.checkTarget(was.LongURL, true); wrong != "" {
 		return Link{}, &InvalidError{FieldLongURL, wrong}
 	}
+	if l.Rules, err = r.checkRules(was.Rules); err != nil {
+		return Link{}, err
+	}
 	if err = l.checkForward(); err != nil {
 		return Link{}, err
 	}
@@ -67,7 +73,7 @@ func (r Rules) Import(was Link, domain Domain, now time.Time) (Link, error) {
 		return Link{}, err
 	}
 	if l.ExpiresAt = was.ExpiresAt.UTC().Truncate(time.Second); !l.ExpiresAt.IsZero() &&
-		(l.ExpiresAt.Before(firstDate) || l.ExpiresAt.Year() > 9999) {
+		!storable(l.ExpiresAt) {
 		return Link{}, &InvalidError{FieldExpiresAt,
 			"The end must be from 1970 on, and before the year 10000."}
 	}

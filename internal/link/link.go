@@ -6,7 +6,6 @@ package link
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -22,9 +21,12 @@ type Link struct {
 	ExpiresAt  time.Time // zero: never
 	StartsAt   time.Time // zero: it leads somewhere from the beginning
 	StatusCode int       // of its redirects: 301, 302, 307 or 308; zero means 302
-	Forward    Forward   // what redirects append to LongURL
-	Disabled   bool
-	Owner      string // "": nobody
+	Forward    Forward   // what redirects append to where they lead
+	// Rules say where the link leads for some of its visitors, in the order in which they are
+	// tried. It leads to LongURL where none of them holds. Others may share them: they never change.
+	Rules    []TargetRule
+	Disabled bool
+	Owner    string // "": nobody
 	// GoneURL is where browsers are sent once the link has ended. "": to where the service says. A
 	// tombstone has it too.
 	GoneURL Fallback
@@ -119,10 +121,8 @@ var (
 	ErrDisabled = errors.New("the link is disabled")
 	// ErrLocked: an admin has taken the link down, so only an admin changes it.
 	ErrLocked = errors.New("the link was taken down")
-	// ErrBlocked: the long URL leads to a host that is blocked.
-	ErrBlocked = errors.New("the long URL's host is blocked")
-	// ErrGoneBlocked is ErrBlocked about the gone URL.
-	ErrGoneBlocked = fmt.Errorf("the gone URL: %w", ErrBlocked)
+	// ErrBlocked: a URL of the link leads to a host that is blocked. It is a *BlockedError.
+	ErrBlocked = errors.New("the host is blocked")
 	// ErrNotBlocked: the host itself is not blocked. A host above it may be.
 	ErrNotBlocked = errors.New("the host is not blocked")
 	// ErrAliasesTaken: every alias that was drawn for a new link was taken.
@@ -152,3 +152,11 @@ var (
 	// ErrLockHeld: another instance is doing this work right now.
 	ErrLockHeld = errors.New("another instance holds the lock")
 )
+
+// BlockedError is an ErrBlocked that names the URL.
+type BlockedError struct{ Field Field }
+
+func (e *BlockedError) Error() string { return string(e.Field) + ": " + ErrBlocked.Error() }
+
+// Unwrap returns ErrBlocked.
+func (e *BlockedError) Unwrap() error { return ErrBlocked }

@@ -42,6 +42,7 @@ const (
 	FieldOwner      Field = "owner"
 	FieldClicks     Field = "clicks"
 	FieldForward    Field = "forward"
+	FieldRules      Field = "rules" // or "rules[1].countries", as checkRules has it
 	FieldDomain     Field = "domain"
 )
 
@@ -146,6 +147,7 @@ type Wish struct {
 	GoneURL    *string    // nil: it does not say; "": none
 	StatusCode *int64     // nil: 302
 	Forward    []string
+	Rules      []TargetRule // nil: it does not say
 	Title      string
 	Tags       []string
 }
@@ -171,6 +173,9 @@ func (r Rules) New(w Wish, now time.Time) (Link, error) {
 		l.StartsAt = w.StartsAt.UTC().Truncate(time.Second)
 	}
 	if err = l.checkStart(); err != nil {
+		return Link{}, err
+	}
+	if l.Rules, err = r.checkRules(w.Rules); err != nil {
 		return Link{}, err
 	}
 	if w.GoneURL != nil {
@@ -250,7 +255,7 @@ func (l Link) checkStart() error {
 	switch {
 	case l.StartsAt.IsZero():
 		return nil
-	case l.StartsAt.Before(firstDate) || l.StartsAt.Year() > 9999:
+	case !storable(l.StartsAt):
 		return &InvalidError{FieldStartsAt,
 			"The start must be from 1970 on, and before the year 10000."}
 	case !l.ExpiresAt.IsZero() && !l.StartsAt.Before(l.ExpiresAt):
@@ -266,8 +271,8 @@ func (r Rules) checkGoneURL(l Link) error {
 		return nil
 	case err != nil:
 		return &InvalidError{FieldGoneURL, "It " + strings.TrimSuffix(err.Error(), ".") + "."}
-	case string(l.GoneURL) == l.LongURL:
-		return &InvalidError{FieldGoneURL, "It must differ from the long URL, which ends."}
+	case slices.Contains(l.Targets(), string(l.GoneURL)):
+		return &InvalidError{FieldGoneURL, "It must differ from where the link leads before its end."}
 	}
 	return nil
 }

@@ -203,6 +203,20 @@ func manifest(root string) markup {
 	return fill(`<link rel="manifest" href="{{.Root}}manage/manifest.webmanifest">`+"\n", "Root", root)
 }
 
+// OpenSearch returns the description of the site by which browsers open an alias that somebody types
+// (OpenSearch 1.1). Its short name may have 16 characters.
+func (s Site) OpenSearch() []byte {
+	name := []rune(s.Name)
+	return []byte(fill(`<?xml version="1.0" encoding="UTF-8"?>
+<OpenSearchDescription xmlns="http://a9.com/-/spec/opensearch/1.1/">
+<ShortName>{{.Name}}</ShortName>
+<Description>Open a short link</Description>
+<InputEncoding>UTF-8</InputEncoding>
+<Url type="text/html" template="{{.Base}}/{searchTerms}"/>
+</OpenSearchDescription>
+`, "Name", string(name[:min(len(name), 16)]), "Base", s.Base))
+}
+
 // noIndex keeps a page out of search engines.
 const noIndex markup = "<meta name=\"robots\" content=\"noindex\">\n"
 
@@ -306,6 +320,14 @@ func hidden(is bool) markup {
 	return ""
 }
 
+// items returns the items of a list of URLs.
+func items(urls []string) (all markup) {
+	for _, u := range urls {
+		all += fill(`<li dir="ltr">{{.URL}}</li>`, "URL", u)
+	}
+	return all
+}
+
 // Site is what the pages of a service know about it.
 type Site struct {
 	Base    string // the start of the page's domain's short URLs, without a trailing slash
@@ -330,6 +352,7 @@ type Link struct {
 	Name             string // its name in the API's paths
 	LongURL          string
 	ASCII            string    // the ASCII form of LongURL, which a redirect sends
+	Targets          []string  // all that it may lead to
 	Asked            string    // what a preview's request has after the alias that LongURL has too
 	Created, Expires time.Time // zero: unknown; never
 }
@@ -390,6 +413,7 @@ func (s Site) Home(f Form) []byte {
 <meta property="og:type" content="website">
 <meta property="og:url" content="{{.Base}}/">
 <meta property="og:image" content="{{.Base}}/manage/{{.Icon}}">
+<link rel="search" type="application/opensearchdescription+xml" title="{{.Name}}" href="opensearch.xml">
 `, "Name", s.Name, "Base", s.Base, "Icon", hashed("icon-512.png"))+manifest("./")+
 			scripts("./", "page.js", "home.js"),
 		fill(homeFile, "Name", s.Name, "Default", s.Default, "Domain", s.Domain, "Main", s.Main, "Schemes", s.Schemes,
@@ -468,6 +492,7 @@ func (s Site) Preview(escapedPath string, l Link) []byte {
 	return s.layout(root, "Preview of "+bare(l.ShortURL), noIndex,
 		fill(previewFile, "Root", root, "Alias", l.Alias, "Name", l.Name, "Asked", l.Asked,
 			"ShortText", bare(l.ShortURL), "Heading", heading, "Before", before, "Host", host, "After", after,
+			"Targets", items(l.Targets), "HideTargets", hidden(len(l.Targets) < 2),
 			"ASCII", l.ASCII, "HideASCII", hidden(l.ASCII == l.LongURL), "HideCreated",
 			hidden(l.Created.IsZero()), "Created", date(l.Created), "Expires", expires))
 }

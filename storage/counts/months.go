@@ -147,17 +147,27 @@ func decodeDays(row []byte) (of subject, days []dayClicks) {
 	return subject{e.RowKey, e.CountedFrom}, days
 }
 
-// The possible first bytes of packed counts.
+// The possible first bytes of packed counts. Counts without names of the later dimensions leave
+// these out, so that a process of an earlier version, which does not know them, can read the rest.
 const (
 	packedPlain      = 1
 	packedCompressed = 2
+	packedAll        = 2 // is added for counts with names of all dimensions
+
+	fewDimensions = clicks.Targets
 )
 
 // packCounts returns the counts of a month: numbers as uvarints, and a name where it first occurs.
 // Where it occurs again, its number in the order of names stands instead. Large counts are
 // compressed.
 func packCounts(days *[32]*clicks.Count) []byte {
-	p := packing{packed: []byte{packedPlain}, names: map[string]int{}}
+	dimensions, kind := fewDimensions, byte(0)
+	if slices.ContainsFunc(days[:], func(c *clicks.Count) bool {
+		return c != nil && len(c.Names[clicks.Targets])+len(c.Names[clicks.Sources]) > 0
+	}) {
+		dimensions, kind = clicks.Dimensions, packedAll
+	}
+	p := packing{packed: []byte{packedPlain + kind}, names: map[string]int{}}
 	for day, c := range days {
 		if c == nil {
 			continue
@@ -173,7 +183,7 @@ func packCounts(days *[32]*clicks.Count) []byte {
 		for _, h := range hours {
 			p.numbers(uint64(h[0]), uint64(h[1]), uint64(h[2]))
 		}
-		for _, names := range c.Names {
+		for _, names := range c.Names[:dimensions] {
 			p.numbers(uint64(len(names)))
 			for _, n := range names {
 				p.name(n.Name)
@@ -181,16 +191,21 @@ func packCounts(days *[32]*clicks.Count) []byte {
 			}
 		}
 	}
-	if len(p.packed) < 256 {
+	// What could not be unpacked stays too large for a row, so that encode leaves names out.
+	if len(p.packed) < 256 || len(p.packed) >= maxUnpacked {
 		return p.packed
 	}
-	return compress(p.packed[1:])
+	return compress(packedCompressed+kind, p.packed[1:])
 }
 
 // unpackCounts reads what packCounts has returned. It refuses what cannot be shown.
 func unpackCounts(packed []byte) (days [32]*clicks.Count, err error) {
 	u := unpacking{rest: packed}
-	switch u.byte() {
+	kind, dimensions := u.byte(), fewDimensions
+	if kind > packedAll {
+		kind, dimensions = kind-packedAll, clicks.Dimensions
+	}
+	switch kind {
 	case packedPlain:
 	case packedCompressed:
 		if u.rest, err = decompress(u.rest); err != nil {
@@ -222,16 +237,16 @@ func unpackCounts(packed []byte) (days [32]*clicks.Count, err error) {
 			}
 			c.Hours[hour] = clicks.Hour{Clicks: uint32(u.number()), Bots: uint32(u.number())}
 		}
-		for d := range c.Names {
+		for d := range dimensions {
 			for range u.length() {
-				c.Names[d] = append(c.Names[d], clicks.Named{Name: u.name(), Clicks: u.count()})
+				c.Names[d] = append(c.Names[d], clicks.Named{Name: u.name(d), Clicks: u.count()})
 			}
 		}
 	}
 	return days, u.err
 }
 
-// packing appends to packed. Names are at most 64 bytes long.
+// packing appends to packed. Names are at most 128 bytes long.
 type packing struct {
 	packed []byte
 	names  map[string]int // the number of each
@@ -303,25 +318,19 @@ func (u *unpacking) length() int {
 	return int(n)
 }
 
-func (u *unpacking) name() string {
+// name reads a name of a dimension.
+func (u *unpacking) name(d clicks.Dimension) string {
 	at := u.number()
-	switch {
-	case u.err != nil:
-		return ""
-	case at < uint64(len(u.names)):
-		return u.names[at]
-	case at > uint64(len(u.names)):
+	if u.err == nil && at == uint64(len(u.names)) {
+		n := u.length()
+		u.names = append(u.names, string(u.rest[:n]))
+		u.rest = u.rest[n:]
+	}
+	if u.err != nil || at >= uint64(len(u.names)) || !clicks.IsName(d, u.names[at]) {
 		u.err = errPacked
 		return ""
 	}
-	n := u.length()
-	name := string(u.rest[:n])
-	u.rest = u.rest[n:]
-	if !clicks.IsName(name) {
-		u.err = errPacked
-	}
-	u.names = append(u.names, name)
-	return name
+	return u.names[at]
 }
 
 // compressors keeps what compresses, since each takes much memory.
@@ -330,8 +339,8 @@ var compressors = sync.Pool{New: func() any {
 	return w
 }}
 
-func compress(data []byte) []byte {
-	out := bytes.NewBuffer([]byte{packedCompressed})
+func compress(kind byte, data []byte) []byte {
+	out := bytes.NewBuffer([]byte{kind})
 	w := compressors.Get().(*flate.Writer)
 	defer compressors.Put(w)
 	w.Reset(out)

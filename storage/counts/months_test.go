@@ -100,6 +100,9 @@ func largeMonth() *monthCounts {
 		for d := range c.Names {
 			for i := range maxMonthNames {
 				name := make([]byte, 64)
+				if d == int(clicks.Targets) {
+					name = name[:32] // characters, as a rule may have
+				}
 				for j := range name {
 					name[j] = letters[rng.IntN(len(letters))]
 				}
@@ -170,11 +173,34 @@ func TestLargeMonth(t *testing.T) {
 	}
 }
 
+// A month without rules and sources is as it was before there were any, so that an earlier version
+// of the service reads it.
+func TestMonthOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	for _, names := range []int{0, 300} {
+		m := aMonth(names)
+		with := packCounts(&m.days)[0]
+		for _, c := range m.days {
+			if c != nil {
+				c.Names[clicks.Targets], c.Names[clicks.Sources] = nil, nil
+			}
+		}
+		packed := packCounts(&m.days)
+		days, err := unpackCounts(packed)
+		if err != nil || shown(&days) != shown(&m.days) {
+			t.Errorf("%d names: it is another month: %v", names, err)
+		}
+		if without := packed[0]; without > packedCompressed || with <= packedCompressed {
+			t.Errorf("%d names: begins with %d, and %d with them", names, without, with)
+		}
+	}
+}
+
 // A month that is as large as allowed keeps all of its names, in more than one property.
 func TestMonthInSeveralProperties(t *testing.T) {
 	t.Parallel()
 	m := largeMonth()
-	clear(m.days[3:]) // 10,000 names of 64 bytes
+	clear(m.days[2:]) // 7,000 names of 32 or 64 bytes
 	want := shown(&m.days)
 	data := m.encode()
 	if got, err := decodeMonth(data); err != nil || shown(&got.days) != want {
@@ -198,12 +224,12 @@ func FuzzUnpackCounts(f *testing.F) {
 		packed := packCounts(&m.days)
 		f.Add(packed)
 		f.Add(packed[:len(packed)/2])
-		if packed[0] == packedCompressed {
+		if kind := packed[0]; kind == packedCompressed || kind == packedCompressed+packedAll {
 			plain, err := decompress(packed[1:])
 			if err != nil {
 				f.Fatal(err)
 			}
-			f.Add(append([]byte{packedPlain}, plain...))
+			f.Add(append([]byte{kind - 1}, plain...))
 		}
 	}
 	late := packing{packed: []byte{packedPlain}} // a click in the year 144683
@@ -231,9 +257,9 @@ func FuzzUnpackCounts(f *testing.F) {
 			if c == nil {
 				continue
 			}
-			for _, names := range c.Names {
+			for d, names := range c.Names {
 				for _, n := range names {
-					if !clicks.IsName(n.Name) || n.Clicks < 0 {
+					if !clicks.IsName(clicks.Dimension(d), n.Name) || n.Clicks < 0 {
 						t.Fatalf("%+v is no name", n)
 					}
 				}

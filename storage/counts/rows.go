@@ -15,7 +15,7 @@ import (
 	"tiney/storage/table"
 )
 
-// maxRow is what a row of counts takes at most, in bytes: five times 50 names, a sketch, and
+// maxRow is what a row of counts takes at most, in bytes: seven times 50 names, a sketch, and
 // the rest.
 const maxRow = 64 << 10
 
@@ -164,6 +164,8 @@ type countEntity struct {
 	Browsers     string `json:",omitzero"`
 	Systems      string `json:",omitzero"`
 	Devices      string `json:",omitzero"`
+	Targets      string `json:",omitzero"`
+	Sources      string `json:",omitzero"`
 	Visitors     []byte `json:",omitzero"` // see clicks.Visitors
 	VisitorsType string `json:"Visitors@odata.type,omitzero"`
 }
@@ -171,7 +173,8 @@ type countEntity struct {
 func (e *countEntity) dimensions() [clicks.Dimensions]*string {
 	return [...]*string{clicks.Referrers: &e.Referrers, clicks.Countries: &e.Countries,
 		clicks.Browsers: &e.Browsers,
-		clicks.Systems:  &e.Systems, clicks.Devices: &e.Devices}
+		clicks.Systems:  &e.Systems, clicks.Devices: &e.Devices,
+		clicks.Targets: &e.Targets, clicks.Sources: &e.Sources}
 }
 
 func encodeCount(partition, key, from string, c *clicks.Count) []byte {
@@ -215,7 +218,7 @@ func decodeCount(data []byte) (of subject, c clicks.Count, err error) {
 	}
 	for d, text := range e.dimensions() {
 		if err == nil {
-			c.Names[d], err = decodeNames(*text)
+			c.Names[d], err = decodeNames(clicks.Dimension(d), *text)
 		}
 	}
 	if err == nil {
@@ -246,7 +249,7 @@ func decodeHours(text string) (hours [24]clicks.Hour, err error) {
 
 // decodeNames reads the names of a dimension. All of them can be shown, even if another program has
 // written the row: what no Click can have is Other.
-func decodeNames(text string) (names []clicks.Named, err error) {
+func decodeNames(d clicks.Dimension, text string) (names []clicks.Named, err error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -259,7 +262,7 @@ func decodeNames(text string) (names []clicks.Named, err error) {
 		switch {
 		case n < 0:
 			return nil, errNotCounted
-		case name == clicks.Other || !clicks.IsName(name):
+		case name == clicks.Other || !clicks.IsName(d, name):
 			other.Clicks += n
 		default:
 			names = append(names, clicks.Named{Name: name, Clicks: n})

@@ -97,6 +97,7 @@ func TestEveryMode(t *testing.T) {
 				return
 			}
 			t.Run("exchanges", v.exchanges)
+			t.Run("rules", v.rules)
 			t.Run("sign-in", v.signIn)
 			t.Run("assistants", v.assistants)
 			t.Run("limits", v.limits)
@@ -167,7 +168,7 @@ var exchanges = []exchange{
 		contains: `"shortUrl":"https://tiney.to/`},
 	{name: "no body", method: "POST", target: "/api/shorten", status: 400, contentType: problem,
 		contains: `"type":"/problems/body"`},
-	{name: "too large", method: "POST", target: "/api/shorten", body: strings.Repeat(" ", 16<<10) +
+	{name: "too large", method: "POST", target: "/api/shorten", body: strings.Repeat(" ", 32<<10) +
 		good, status: 413, contentType: problem},
 	{name: "GET on shorten", method: "GET", target: "/api/shorten", status: 405,
 		contentType: problem},
@@ -250,6 +251,40 @@ func (v served) domains(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Each condition of a rule is asked of the client, not of a host or a proxy.
+func (v served) rules(t *testing.T) {
+	caller{t, v.base, adminKey}.must(201, "POST", "/api/shorten", `{"longUrl":"https://example.com/",`+
+		`"alias":"ruled","rules":[{"untilUtc":"2026-01-01T00:00:00Z","longUrl":"https://a.example/past"},`+
+		`{"countries":["US"],"longUrl":"https://a.example/us"},`+
+		`{"systems":["iOS"],"longUrl":"https://a.example/ios"},`+
+		`{"devices":["mobile"],"longUrl":"https://a.example/mobile"},`+
+		`{"languages":["pt"],"fromUtc":"2026-01-01T00:00:00Z","longUrl":"https://a.example/pt"},`+
+		`{"languages":["de"],"percent":99,"longUrl":"https://a.example/de"}]}`)
+	const android = "Mozilla/5.0 (Linux; Android 16; K) AppleWebKit/537.36 (KHTML, like Gecko) " +
+		"Chrome/142.0.0.0 Mobile Safari/537.36"
+	for _, client := range []struct{ agent, address, languages, want string }{
+		{visitors[0].agent, "8.8.8.8", "de", "https://a.example/us"},
+		{visitors[1].agent, "84.128.0.1", "", "https://a.example/ios"},
+		{android, "84.128.0.1", "", "https://a.example/mobile"},
+		{visitors[0].agent, "84.128.0.1", "en;q=0.5, pt-BR", "https://a.example/pt"},
+		{visitors[0].agent, "84.128.0.1", "en, pt", "https://example.com/"},
+		{"curl/8.5.0", "10.0.0.1", "", "https://example.com/"},
+	} {
+		got := caller{t, v.base, ""}.must(302, "GET", "/ruled", "", "User-Agent", client.agent,
+			v.mode.address, client.address, "Accept-Language", client.languages)
+		if got["Location"] != client.want || got["Cache-Control"] != "no-store" {
+			t.Errorf("%+v is led to %v", client, got)
+		}
+	}
+	for range 100 { // all of them fail with a probability of 1 in 10^200
+		got := caller{t, v.base, ""}.must(302, "GET", "/ruled", "", "Accept-Language", "de")
+		if got["Location"] == "https://a.example/de" {
+			return
+		}
+	}
+	t.Error("99 percent are none")
 }
 
 // A token is a header of many KB if its user is in many groups.

@@ -237,6 +237,10 @@ func Link(l link.Link) Entity {
 		forward, _ := json.Marshal(l.Forward.Names())
 		e["Forward"] = string(forward)
 	}
+	if len(l.Rules) > 0 {
+		rules, _ := json.Marshal(l.Rules)
+		e["Rules"] = string(rules)
+	}
 	e.time("CreatedAtUtc", l.CreatedAt)
 	e.time("ExpiresAtUtc", l.ExpiresAt)
 	e.time("StartsAtUtc", l.StartsAt)

@@ -51,6 +51,7 @@ type body struct {
 	ExpiresAtUTC, StartsAtUTC, DeletedAtUTC   time.Time
 	Owner, Title, GoneURL, NextCursor         *string
 	Tags                                      []string
+	Rules                                     []struct{ LongURL string }
 	Disabled, Shared, Locked                  bool
 	Items                                     []body
 	At                                        time.Time // of a change in a history
@@ -72,6 +73,9 @@ func (b body) view() view {
 	set(&v.owner, b.Owner)
 	set(&v.title, b.Title)
 	set(&v.gone, b.GoneURL)
+	if len(b.Rules) > 0 {
+		v.rule = b.Rules[0].LongURL
+	}
 	if !b.ExpiresAtUTC.IsZero() {
 		v.end = b.ExpiresAtUTC.Unix()
 	}
@@ -461,6 +465,12 @@ func (r *round) edit(n *node, k *key, alias string, rng *rand.Rand) {
 	case 3:
 		e.change.gone = new(string)
 		send["goneUrl"] = nil
+	case 4:
+		e.change.rule = new(fmt.Sprintf("https://ruled.example/%d", rng.IntN(3)))
+		send["rules"] = rulesTo(*e.change.rule)
+	case 5:
+		e.change.rule = new(string)
+		send["rules"] = nil
 	}
 	if rng.IntN(3) == 0 {
 		e.change.disabled = new(rng.IntN(2) == 0)
@@ -491,6 +501,14 @@ func (r *round) edit(n *node, k *key, alias string, rng *rand.Rand) {
 	}
 	r.do(&e, n, k, "PATCH", "/api/links/"+alias, send)
 	r.record(e)
+}
+
+// rulesTo returns the rules that lead everybody to a URL, as the API has them; "": none.
+func rulesTo(longURL string) []any {
+	if longURL == "" {
+		return []any{}
+	}
+	return []any{map[string]any{"name": "1", "untilUtc": "2999-01-01T00:00:00Z", "longUrl": longURL}}
 }
 
 func (r *round) delete(n *node, k *key, alias string) event {

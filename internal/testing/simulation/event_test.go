@@ -76,16 +76,16 @@ func (e event) done() int64 {
 
 // view is a link as a response describes it. Times are in Unix seconds; zero means never.
 type view struct {
-	alias, url, gone, owner, title, tags string
-	end, starts, deleted                 int64
-	disabled, shared, locked             bool
+	alias, url, rule, gone, owner, title, tags string // rule leads everybody there
+	end, starts, deleted                       int64
+	disabled, shared, locked                   bool
 }
 
 // change is what a request wants to change in a link. nil fields stay as they are.
 type change struct {
-	url, gone, title, tags, owner *string
-	end, starts                   *int64 // 0: never, and at once
-	disabled, locked              *bool  // locked only by a file
+	url, rule, gone, title, tags, owner *string
+	end, starts                         *int64 // 0: never, and at once
+	disabled, locked                    *bool  // locked only by a file
 }
 
 func (c change) apply(v view) view {
@@ -95,6 +95,7 @@ func (c change) apply(v view) view {
 	set(&v.end, c.end)
 	set(&v.starts, c.starts)
 	set(&v.gone, c.gone)
+	set(&v.rule, c.rule)
 	set(&v.disabled, c.disabled)
 	set(&v.locked, c.locked)
 	set(&v.owner, c.owner)

@@ -262,7 +262,8 @@ func (s linkState) apply(e event, late bool) (next linkState, status int, proble
 			next.starts >= next.end:
 			return s, 400, "starts-at-utc"
 		case s.shared && e.by != "admin" && (next.url != s.url || earlier ||
-			next.disabled != s.disabled || next.starts != s.starts || next.gone != s.gone):
+			next.disabled != s.disabled || next.starts != s.starts || next.gone != s.gone ||
+			next.rule != s.rule):
 			return s, 409, "link-shared"
 		}
 	case "delete":
@@ -344,6 +345,9 @@ func (s linkState) remember(e event, was linkState) string {
 	}
 	if s.gone != was.gone {
 		before["goneUrl"] = orNull(was.gone)
+	}
+	if s.rule != was.rule {
+		before["rules"] = rulesTo(was.rule)
 	}
 	if s.disabled != was.disabled {
 		before["disabled"] = was.disabled

@@ -9,7 +9,7 @@ import (
 // timeline is everything that was written to one link, by all who have changed it.
 type timeline struct {
 	made              []write[bool]
-	url, owner        []write[string]
+	url, rule, owner  []write[string]
 	end, starts       []write[int64]
 	disabled, deleted []write[bool]
 }
@@ -64,6 +64,7 @@ func timelines(history []event) map[string]*timeline {
 			t.made = append(t.made, write[bool]{true, e.call, ret, e.node, false})
 			t.owner = append(t.owner, write[string]{e.by, e.call, ret, e.node, false})
 			t.starts = append(t.starts, write[int64]{0, e.call, ret, e.node, false})
+			t.rule = append(t.rule, write[string]{"", e.call, ret, e.node, false})
 			t.disabled = append(t.disabled, write[bool]{disabled, e.call, ret, e.node, false})
 			t.deleted = append(t.deleted, write[bool]{false, e.call, ret, e.node, false})
 		case "delete", "restore":
@@ -85,6 +86,9 @@ func timelines(history []event) map[string]*timeline {
 		}
 		if c.starts != nil {
 			t.starts = append(t.starts, write[int64]{*c.starts, e.call, ret, e.node, false})
+		}
+		if c.rule != nil {
+			t.rule = append(t.rule, write[string]{*c.rule, e.call, ret, e.node, false})
 		}
 		if c.owner != nil {
 			t.owner = append(t.owner, write[string]{*c.owner, e.call, ret, e.node, false})
@@ -173,7 +177,13 @@ func (r *round) checkTimes(history []event) {
 		switch {
 		case leads:
 			urls := possible(t.url, e, since)
-			ok := (e.problem == "link-blocked" || slices.Contains(urls, target)) &&
+			rules := []string{""} // one leads everybody elsewhere, to a host that is never blocked
+			if e.op == "follow" {
+				rules = possible(t.rule, e, since)
+			}
+			ok := (slices.Contains(rules, "") &&
+				(e.problem == "link-blocked" || slices.Contains(urls, target)) ||
+				target != "" && slices.Contains(rules, target)) &&
 				slices.Contains(possible(t.disabled, e, since), false) &&
 				slices.Contains(possible(t.deleted, e, since), false) &&
 				(owner == nil || slices.Contains(possible(t.owner, e, since), owner[0]))

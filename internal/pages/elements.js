@@ -53,10 +53,13 @@ export function badge(where, link, live = "") {
 }
 
 // labels has the names of a link's members for people. words returns a member's value for people.
-export const labels = { longUrl: "Long URL", title: "Title", tags: "Tags", expiresAtUtc: "Expires", startsAtUtc: "Starts", goneUrl: "Leads afterwards to", statusCode: "Redirect", forward: "Appended", disabled: "Disabled",
+export const labels = { longUrl: "Long URL", title: "Title", tags: "Tags", expiresAtUtc: "Expires", startsAtUtc: "Starts", goneUrl: "Leads afterwards to", rules: "Rules", statusCode: "Redirect", forward: "Appended", disabled: "Disabled",
   locked: "Taken down", owner: "Owner", deletedAtUtc: "Deleted" };
-export const words = (name, value) => (value === null || value?.length === 0 ? name === "expiresAtUtc" ? "never" : "none" : Array.isArray(value) ? value.join(", ")
+export const words = (name, value) => (value === null || value?.length === 0 ? name === "expiresAtUtc" ? "never" : "none" : Array.isArray(value) ? value.map((one) => (name === "rules" ? ruleWords(one) : one)).join(name === "rules" ? "; " : ", ")
   : value === true ? "yes" : value === false ? "no" : name.endsWith("AtUtc") ? time(value) : name === "owner" ? ownerText(value) : String(value));
+
+const ruleWords = (r) => `${r.name}: ${[...[r.countries, r.systems, r.devices, r.languages].flat(), r.fromUtc && `from ${time(r.fromUtc)}`,
+  r.untilUtc && `until ${time(r.untilUtc)}`, r.percent && `${r.percent} %`].filter(Boolean).join(", ")} → ${r.longUrl}`;
 
 // toField converts a time in UTC to the local time of a field, and fromField converts it back. An
 // empty field is null.
@@ -101,10 +104,20 @@ export async function act(button, notice, does) {
 // filled returns the values of a form that are not empty, for a query.
 export const filled = (form) => new URLSearchParams([...new FormData(form)].map(([name, value]) => [name, value.trim()]).filter(([, value]) => value));
 
+// describe lets an element be described by its message, as blame shows it, and returns it.
+export function describe(element) {
+  element.setAttribute("aria-describedby", `${element.id}-error`);
+  return element;
+}
+
+// unread says what is wrong with a field that holds something the browser cannot read.
+export const unread = (field) => (field.type === "number" ? "Write a whole number, or clear it." : "Complete the date and the time, or clear it.");
+
 // blame shows a problem at the field it is about, and returns false if there is none. Fields have
 // their names from the API. The id of a field's message is the field's id and "-error".
 export function blame(form, problem) {
-  const field = form.elements.namedItem({ "alias-taken": "alias", "target-disabled": "longUrl" }[problem.kind] ?? problem.field.split(".")[0]);
+  const name = { "alias-taken": "alias", "target-disabled": "longUrl" }[problem.kind] ?? problem.field;
+  const field = form.elements.namedItem(name) ?? form.elements.namedItem(name.split(".")[0]);
   if (!field) return false;
   field.setAttribute("aria-invalid", "true");
   if (field.closest("details")) field.closest("details").open = true;

@@ -1,6 +1,6 @@
 // One link: what it is, its edits, and the form for a new one.
 
-import { act, badge, blame, clear, el, fromField, labels, later, split, stateOf, toField, words, wrong } from "./elements.js";
+import { act, badge, blame, clear, count, el, fromField, labels, later, split, stateOf, toField, unread, words, wrong } from "./elements.js";
 import { changed } from "./list.js";
 import { complete } from "./longurl.js";
 import { bare, byId, copy, nameOf, say, time } from "./page.js";
@@ -15,14 +15,15 @@ let shown = null; // name of the shown link; "": the form for a new one; "*": al
 let link = null; // as the API returned it; null: a new link, or not read yet
 let tagged; // the response that link is of
 let tags = [];
+let rules = []; // as the API has them
 let base = {}; // the values with which those in the form are compared
 let stats; // the module of statistics, once a link was shown
 let justMade = null; // the name of a link, until it is shown
 const drafts = new Map(session.draft()); // unsaved values for links that are not shown, by name
 
-const valuesOf = (l) => ({ longUrl: l.longUrl, title: (l.title ?? "").trim(), tags: l.tags, expiresAtUtc: toField(l.expiresAtUtc), statusCode: String(l.statusCode), startsAtUtc: toField(l.startsAtUtc), goneUrl: l.goneUrl ?? "", forward: l.forward });
+const valuesOf = (l) => ({ longUrl: l.longUrl, title: (l.title ?? "").trim(), tags: l.tags, expiresAtUtc: toField(l.expiresAtUtc), statusCode: String(l.statusCode), startsAtUtc: toField(l.startsAtUtc), goneUrl: l.goneUrl ?? "", rules: l.rules, forward: l.forward });
 byId("many-domain").replaceChildren(...[...fields.domain.options].map((option) => option.cloneNode(true)));
-const blank = { longUrl: "", domain: fields.domain.options[0]?.value ?? "", alias: "", title: "", tags: [], expiresAtUtc: "", statusCode: "302", startsAtUtc: "", goneUrl: "", forward: [] };
+const blank = { longUrl: "", domain: fields.domain.options[0]?.value ?? "", alias: "", title: "", tags: [], expiresAtUtc: "", statusCode: "302", startsAtUtc: "", goneUrl: "", rules: [], forward: [] };
 
 // differing returns the values that differ from others.
 const differing = (values, others) => Object.fromEntries(
@@ -30,7 +31,7 @@ const differing = (values, others) => Object.fromEntries(
 
 // entered returns the values of the form. A text in the field for tags is not a tag yet.
 const entered = () => Object.fromEntries(
-  Object.keys(base).map((name) => [name, name === "tags" ? tags
+  Object.keys(base).map((name) => [name, name === "tags" ? tags : name === "rules" ? rules
     : name === "forward" ? forwards.filter((box) => box.checked).map((box) => box.value) : fields[name].value.trim()]));
 
 // typed returns the values of the form that differ from the link's.
@@ -42,6 +43,7 @@ const unsaved = () => Object.keys(typed()).length > 0 || byId("new-tag").value.t
 function fill(values) {
   for (const [name, value] of Object.entries(differing(values, entered()))) {
     if (name === "tags") setTags(value);
+    else if (name === "rules") showRules(value);
     else if (name === "forward") for (const box of forwards) box.checked = value.includes(box.value);
     else fields[name].value = value;
   }
@@ -123,6 +125,19 @@ function setTags(all) {
     } }))));
 }
 
+// Rules are shown as rows once somebody opens what they are in.
+async function showRules(all) {
+  rules = all;
+  if (!byId("options").open) return;
+  const module = await later(import("./rules.js"), "form-problem");
+  module?.show(rules, (typed) => {
+    rules = typed;
+    offerDiscard();
+  });
+}
+byId("options").addEventListener("toggle", () => showRules(rules));
+form.addEventListener("reset", () => { rules = null; }); // its rows are empty then, until fill shows what there is
+
 // addTags adds the tags that are typed in the field for tags. Commas may separate them.
 function addTags() {
   const more = split(byId("new-tag").value, ",");
@@ -189,7 +204,7 @@ function openForm() {
   drafts.delete(shown);
   byId("alias-says").textContent = "";
   campaign(false);
-  byId("options").open = ["statusCode", "startsAtUtc", "goneUrl"].some((name) => fields[name].value !== blank[name]) || forwards.some((box) => box.checked);
+  byId("options").open = ["statusCode", "startsAtUtc", "goneUrl"].some((name) => fields[name].value !== blank[name]) || rules.length > 0 || forwards.some((box) => box.checked);
   form.hidden = byId("edit").hidden = false;
 }
 
@@ -267,7 +282,7 @@ function show(response) {
   byId("link-about").textContent = [state === "scheduled" && `starts ${time(link.startsAtUtc)}`, link.createdAtUtc && `Created ${time(link.createdAtUtc)}`,
     link.updatedAtUtc && `edited ${time(link.updatedAtUtc)}`,
     gone ? `deleted ${time(link.deletedAtUtc)}` : link.expiresAtUtc ? `${state === "expired" ? "expired" : "expires"} ${time(link.expiresAtUtc)}` : "never expires",
-    `${[301, 308].includes(link.statusCode) ? "permanent" : "temporary"} redirect (${link.statusCode})`, link.forward.length && `appends the ${link.forward.join(" and the ")}`, me.admin ? (link.owner ? `owner ${link.owner}` : "without an owner") : choosy() && `owner: ${ownerText(link.owner)}`].filter(Boolean).join(" · ");
+    `${[301, 308].includes(link.statusCode) ? "permanent" : "temporary"} redirect (${link.statusCode})`, link.rules.length > 0 && count(link.rules.length, "rule"), link.forward.length && `appends the ${link.forward.join(" and the ")}`, me.admin ? (link.owner ? `owner ${link.owner}` : "without an owner") : choosy() && `owner: ${ownerText(link.owner)}`].filter(Boolean).join(" · ");
   byId("link-tags").replaceChildren(...link.tags.map((tag) => el("span", {}, el("bdi", { textContent: tag }))));
   byId("link-shared").textContent = !link.shared ? "" : held
     ? "Shared: somebody else shortened this URL too and was given this link, so it stays for them. Its long URL stays, and it cannot end earlier, be disabled or be deleted; an admin can do that."
@@ -290,7 +305,7 @@ function show(response) {
   fields.longUrl.readOnly = held;
   for (const field of fields) field.disabled = gone || barred; // typed values stay there
   campaign(false);
-  for (const field of [...forwards, fields.startsAtUtc, fields.goneUrl]) field.disabled ||= held;
+  for (const field of [...forwards, fields.startsAtUtc, fields.goneUrl, byId("rules")]) field.disabled ||= held;
   byId("give").hidden = !choosy() || gone || barred;
   offerOwners();
   byId("past").hidden = false;
@@ -475,6 +490,7 @@ function bodyOf(values) {
   if ("title" in body) body.title ||= null;
   for (const name of ["expiresAtUtc", "startsAtUtc"]) if (name in body) body[name] = fromField(body[name]);
   if ("goneUrl" in body) body.goneUrl = body.goneUrl ? complete(body.goneUrl) : null;
+  if ("rules" in body) body.rules = body.rules.map((rule) => ({ ...rule, longUrl: rule.longUrl && complete(rule.longUrl) }));
   if ("statusCode" in body) body.statusCode = Number(body.statusCode);
   return body;
 }
@@ -487,8 +503,8 @@ form.addEventListener("submit", async (event) => {
   await act(byId("save"), "form-problem", async () => {
     clear(form);
     byId("conflict").replaceChildren();
-    const half = [fields.expiresAtUtc, fields.startsAtUtc].find((field) => field.validity.badInput);
-    if (half) return blame(form, { field: half.name, message: "Complete the date and the time, or clear it." });
+    const half = [...fields].find((field) => field.validity?.badInput);
+    if (half) return blame(form, { field: half.id, message: unread(half) });
     if (!fields.longUrl.value.trim()) return blame(form, { field: "longUrl", message: "Paste the long URL here first." });
     const body = bodyOf(typed());
     const sent = entered();

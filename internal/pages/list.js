@@ -181,6 +181,7 @@ function show(query) {
       ? "No links of your own yet. Name an owner above to see theirs, or search for a short URL to open anybody's."
       : "No links yet. Yours never expire, unless you want them to." }),
       el("a", { className: "button primary", href: to("new"), textContent: "New link" }));
+    if (me.admin && !whose) empty.append(" ", el("a", { className: "button", href: to("", { order: "7d" }), textContent: "Everybody's most clicked links" }));
   } else {
     empty.replaceChildren(el("p", { textContent: "No links match." }),
       el("a", { className: "button", href: to(), textContent: "Show all links" }));
@@ -227,9 +228,13 @@ function row(link) {
   part("open").href = `#/link/${nameOf(link)}`;
   part("pick").ariaLabel = `Select ${name}`;
   badge(part("state"), link);
+  part("rules").textContent = link.rules.length ? "Rules" : "";
   part("title").textContent = part("title").title = link.title ?? "";
   part("long").textContent = part("long").title = link.longUrl;
   part("tags").append(...link.tags.map((tag) => el("a", { className: "tag", href: to("", { tag }), ariaLabel: `Links with the tag ${tag}` }, el("bdi", { textContent: tag }))));
+  if (me.admin && link.owner && link.owner !== (whose || me.owner)) { // of everybody's
+    part("tags").prepend(el("a", { className: "tag", href: `#/?${new URLSearchParams({ owner: link.owner })}`, ariaLabel: `Links of ${ownerText(link.owner)}` }, el("bdi", { textContent: ownerText(link.owner) })));
+  }
   showClicks(part("clicks"), link);
   day(part("made"), "created ", link.createdAtUtc, "created at an unknown time");
   day(part("ends"), "expires ", link.expiresAtUtc, "never expires");

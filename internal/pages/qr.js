@@ -6,7 +6,7 @@ import { bare, byId, nameOf, say } from "./page.js";
 let link = null;
 
 // address returns where a code with the chosen options is, relative to the page.
-const address = (format) => `api/links/${nameOf(link)}/qr?${new URLSearchParams([...new FormData(byId("qr-form")), ["format", format]])}`;
+const address = (format) => `api/links/${nameOf(link)}/qr?${new URLSearchParams([...[...new FormData(byId("qr-form"))].map(([name, value]) => [name, value.replace("#", "")]), ["format", format]])}`;
 
 function draw() {
   byId("qr-image").src = address("svg");
@@ -34,7 +34,7 @@ export async function showQR(of) {
     byId("qr-copy").addEventListener("click", copyImage);
     byId("qr-close").addEventListener("click", () => byId("qr").close());
     byId("qr-image").addEventListener("error", () => {
-      byId("qr-wrong").textContent = "The code could not be drawn: it needs more pixels, or the service did not respond.";
+      byId("qr-wrong").textContent = "The code could not be drawn: it needs more pixels, a darker colour on a lighter one, or the service did not respond.";
     });
   }).catch((error) => {
     ready = null;

@@ -95,7 +95,7 @@ function draw(s) {
     parts.push(table(s, at));
   }
   const dimensions = [["Referrers", s.referrers], ["Countries", s.countries?.map((c) => ({ ...c, name: country(c.name) }))], ["Browsers", s.browsers],
-    ["Systems", s.systems], ["Devices", s.devices]].filter(([, items]) => items?.length > 0); // null: not known of links with a tag
+    ["Systems", s.systems], ["Devices", s.devices], ["Sources", s.sources?.some(({ name }) => name !== "(none)") ? s.sources : []], ["Rules", s.targets]].filter(([, items]) => items?.length > 0); // null: not known of links with a tag
   parts.push(el("div", { className: "dimensions" }, ...dimensions.map(([name, items]) =>
     el("section", { ariaLabel: name }, el("h3", { textContent: name }), el("ol", { className: "shares" }, ...shares(items, s.clicks))))));
   body.replaceChildren(...parts);

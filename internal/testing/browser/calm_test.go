@@ -415,6 +415,7 @@ func TestInLine(t *testing.T) {
 	}
 	p.GoTo("#/new", "#many-open", "Many at once")
 	p.Click("#many-open")
+	p.AwaitTrue(find("#many-tags") + ".checkVisibility()")
 	in("bottom", "#many-name", "#many-tags")
 }
 
@@ -462,7 +463,7 @@ func TestManageStartAndAfterwards(t *testing.T) {
 	Eval[any](p, find("#startsAtUtc")+`.value = "2040-05-06T07:08"`)
 	p.Check("a new link with more options")
 	p.Click("#save")
-	p.Await("#goneUrl-error", "It must differ from the long URL")
+	p.Await("#goneUrl-error", "It must differ from where the link leads")
 	p.wantFocus("goneUrl")
 	p.Fill("#goneUrl", "example.com/over")
 	p.Press(kb.Enter)
@@ -482,4 +483,24 @@ func TestManageStartAndAfterwards(t *testing.T) {
 	p.GoTo("#/?state=scheduled", "#list-count", "1 link")
 	p.Await("#list-rows .badge", "Scheduled")
 	p.GoTo("#/?state=live", "#list-empty", "No links match")
+}
+
+// An admin without links sees those of everybody that are clicked most, and whose they are.
+func TestAdminsSeeEverybodys(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "TABLE_CONNECTION=memory", "CLICKS_FLUSH_SECONDS=1")
+	ada := s.keyOf(t, "ada")
+	s.put(t, ada, "popular", "")
+	s.visit(t, "popular", firefox, "")
+	testutil.Eventually(t, "the click is counted", func() bool {
+		return s.as(t, ada, "GET", "/api/links/popular/stats", "")["clicks"] == 1.0
+	})
+	p := s.manage(t, adminKey)
+	p.Await("#list-empty", "No links of your own yet")
+	p.Click("#list-empty a:not(.primary)")
+	p.Await("#list-rows", "popular")
+	p.Check("everybody's most clicked links")
+	p.Click(`#list-rows [aria-label="Links of ada"]`)
+	p.AwaitTrue(`location.hash === "#/?owner=ada"`)
+	p.Await("#list-count", "1 link")
 }

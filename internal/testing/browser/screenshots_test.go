@@ -51,7 +51,7 @@ func (s *site) clickFor(t *testing.T, days map[link.Name]int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := [][5]string{ // as clicks.Dimension has them
+	names := [][clicks.Dimensions]string{ // as clicks.Dimension has them
 		{"news.example", "DE", "Chrome", "Windows", "desktop"}, {"(direct)", "FR", "Safari", "iOS",
 			"mobile"}, {"social.example", "DE", "Firefox", "Linux", "desktop"},
 		{"(direct)", "US", "Chrome", "Android", "mobile"}, {"wiki.example", "IL", "Edge", "Windows",

@@ -58,7 +58,8 @@ func (r *clickRig) clickAt(c *counts.Clicks, at time.Time, aliases ...string) {
 		r.counted[clicks.All]++
 		c.Click(link.Link{Name: link.Name(a)}, clicks.Click{At: at, Took: 3 * time.Millisecond,
 			Visitor: visitor(r.people),
-			Names:   [clicks.Dimensions]string{"example.org", "DE", "Firefox", "Linux", "desktop"}})
+			Names: [clicks.Dimensions]string{"example.org", "DE", "Firefox", "Linux", "desktop",
+				"1", "news"}})
 	}
 }
 

@@ -42,7 +42,8 @@ func (r *rig) today() clicks.Day { return clicks.DayOf(r.clock.Now()) }
 func visit(at time.Time, visitor byte) clicks.Click {
 	return clicks.Click{At: at, Took: time.Millisecond,
 		Visitor: clicks.NewVisitor(netip.AddrFrom4([4]byte{192, 0, 2, visitor}), "x"),
-		Names:   [clicks.Dimensions]string{"a.example", "DE", "Chrome", "Windows", "desktop"}}
+		Names: [clicks.Dimensions]string{"a.example", "DE", "Chrome", "Windows", "desktop", "1",
+			"news"}}
 }
 
 // flush writes what a process has counted.

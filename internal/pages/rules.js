@@ -62,7 +62,7 @@ function row(rule, i) {
       change(all, `rules[${to}]-${last ? (word === "up" ? "down" : "up") : word}`, `Now rule ${to + 1}`);
     } });
   const fieldset = el("fieldset", { className: "rule", id: at, tabIndex: -1 }, el("legend", { textContent: `Rule ${i + 1}` }),
-    field("longUrl", "Lead to", "https://example.com/de"), boxes("systems", "Systems"), boxes("devices", "Devices"),
+    field("longUrl", "Lead to", "example.com/de"), boxes("systems", "Systems"), boxes("devices", "Devices"),
     field("countries", "Countries", "DE, AT"), field("languages", "Languages", "de, pt-BR"), field("percent", "Percent of visitors", "50", "number"),
     field("fromUtc", "From", "", "datetime-local"), field("untilUtc", "Until", "", "datetime-local"), field("name", "Name in statistics", String(i + 1)),
     el("p", { className: "wrong", id: `${at}-error` }),

@@ -214,8 +214,9 @@ func TestManageRows(t *testing.T) {
 	p.choose("#qr-size", "2000")
 	p.choose("#qr-margin", "0")
 	p.choose("#qr-level", "H")
+	p.Click(`#qr-form [name="source"]`)
 	if href := Eval[string](p, find("#qr-png")+".href"); !strings.HasSuffix(href,
-		"/api/links/one/qr?size=2000&margin=0&level=H&format=png") {
+		"/api/links/one/qr?size=2000&margin=0&level=H&fg=000000&bg=ffffff&source=qr&format=png") {
 		t.Errorf("the PNG is at %s", href)
 	}
 	p.Click("#qr-copy")

@@ -328,8 +328,8 @@ func TestEveryCallWhileStorageHangs(t *testing.T) {
 	bob.must(200, "GET", "/api/me", "")
 	n.impaired.Store(int32(frozen))
 	time.Sleep(1100 * time.Millisecond) // readiness is known for a second
-	idle := []string{"showHome", "showManagePage", "getAsset", "getFavicon", "getRobots", "getQrCode",
-		"listDomains", "callMcp", "getCaller", "getHealth", "getOpenApi"}
+	idle := []string{"showHome", "showManagePage", "getAsset", "getFavicon", "getRobots",
+		"getOpenSearch", "getQrCode", "listDomains", "callMcp", "getCaller", "getHealth", "getOpenApi"}
 	var all sync.WaitGroup
 	for _, c := range everyCall(t) {
 		all.Go(func() {

@@ -326,7 +326,7 @@ func TestSabotage(t *testing.T) {
 					out, found = run(failed, folder, "-v", "-failfast", "-timeout", "4m",
 						"-skip", "ComparesNoLonger", // a busy machine makes it fail
 						"-run", "Pair|Cross|AtAnyPoint|Renew|Stall|Late|Twice|RollUp|Forgets|Conform|"+
-							"ImportIsTold|Always|Stopped|Former|Extended|Reapers|List|Secondary|Host|Everywhere|Revoked|Starts")
+							"ImportIsTold|Always|Stopped|Former|Extended|Reapers|List|Secondary|Host|Everywhere|Revoked|Starts|ReapDoes")
 					by = "the tests of storage"
 				}
 				if found == "" {

@@ -225,7 +225,7 @@ var mutants = []struct{ name, file, from, to string }{
 	{"a redirect by a rule may be kept", "functions/redirect.go",
 		"l.Forward != 0 || len(l.Rules) > 0 {", "l.Forward != 0 {"},
 	{"a rule leads to a blocked host", "storage/blocked.go",
-		"if !slices.Contains(before, r.LongURL) {", "if false {"},
+		"if !slices.Contains(before, r.LongURL) {", "if slices.Contains(before, r.LongURL) {"},
 	{"a link that was taken down sends people where its owner wants", "functions/redirect.go",
 		"case l.GoneURL == \"\", l.Locked:", "case l.GoneURL == \"\":"},
 	{"a link that has ended sends people to a blocked host", "functions/redirect.go",

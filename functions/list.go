@@ -209,8 +209,8 @@ func (s *service) listAlias(
 }
 
 // keep returns a function that reports whether a link is in the list: each of the words is in its
-// alias, title, a tag or a URL to which it leads, and it has all tags, both in any case. Without a state, the list
-// has all links except deleted ones.
+// alias, title, a tag or a URL to which it leads, and it has all tags, both in any case. Without a
+// state, the list has all links except deleted ones.
 func (f filter) keep(now time.Time) func(link.Link) bool {
 	var tags []string
 	for _, tag := range f.tags {

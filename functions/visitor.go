@@ -85,24 +85,26 @@ type ruleView struct {
 func viewRules(rules []link.TargetRule) []ruleView {
 	views := make([]ruleView, len(rules))
 	for i, r := range rules {
-		views[i] = ruleView{Name: r.Name, LongURL: r.LongURL}
+		views[i] = ruleView{Name: r.Name, Countries: listOrNull(r.Countries),
+			Systems: listOrNull(r.Systems), Devices: listOrNull(r.Devices),
+			Languages: listOrNull(r.Languages), LongURL: r.LongURL}
 		if r.From != nil {
 			views[i].From = formatTime(*r.From)
 		}
 		if r.Until != nil {
 			views[i].Until = formatTime(*r.Until)
 		}
-		for shown, list := range map[**[]string][]string{
-			&views[i].Countries: r.Countries, &views[i].Systems: r.Systems,
-			&views[i].Devices: r.Devices, &views[i].Languages: r.Languages,
-		} {
-			if list != nil {
-				*shown = &list
-			}
-		}
 		if r.Percent != 0 {
 			views[i].Percent = new(int(r.Percent))
 		}
 	}
 	return views
+}
+
+// listOrNull returns a list for a response: nil, which becomes null, if there is none.
+func listOrNull(list []string) *[]string {
+	if list == nil {
+		return nil
+	}
+	return &list
 }

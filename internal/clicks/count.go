@@ -33,7 +33,8 @@ const maxRule = 32
 // IsRule reports whether a text may be the name of a rule of a link. It does not begin like the
 // names that statistics have of their own, and has no space at its ends.
 func IsRule(s string) bool {
-	return s != "" && s[0] != '(' && strings.TrimSpace(s) == s && utf8.ValidString(s) && utf8.RuneCountInString(s) <= maxRule &&
+	return s != "" && s[0] != '(' && strings.TrimSpace(s) == s && utf8.ValidString(s) &&
+		utf8.RuneCountInString(s) <= maxRule &&
 		!strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) })
 }
 

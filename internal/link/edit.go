@@ -143,7 +143,7 @@ func (r Rules) Edit(l Link, p Patch, by Actor, now time.Time) (Link, error) {
 		(l.ExpiresAt.IsZero() || edited.ExpiresAt.Before(l.ExpiresAt))
 	if l.Shared && !by.Admin && (edited.LongURL != l.LongURL || earlier ||
 		edited.Disabled != l.Disabled || edited.Forward != l.Forward ||
-		EncodeTargetRules(edited.Rules) != EncodeTargetRules(l.Rules) ||
+		!sameRules(edited.Rules, l.Rules) ||
 		!edited.StartsAt.Equal(l.StartsAt) || edited.GoneURL != l.GoneURL) {
 		return Link{}, ErrShared
 	}

@@ -120,8 +120,7 @@ func (l Link) before(next Link) map[string]any {
 	set("goneUrl", l.GoneURL != next.GoneURL, orNull(string(l.GoneURL)))
 	set("statusCode", l.StatusCode != next.StatusCode, cmp.Or(l.StatusCode, DefaultStatusCode))
 	set("forward", l.Forward != next.Forward, l.Forward.Names())
-	set("rules", EncodeTargetRules(l.Rules) != EncodeTargetRules(next.Rules),
-		append([]TargetRule{}, l.Rules...))
+	set("rules", !sameRules(l.Rules, next.Rules), append([]TargetRule{}, l.Rules...))
 	set("disabled", l.Disabled != next.Disabled, l.Disabled)
 	set("title", l.Title != next.Title, orNull(l.Title))
 	set("tags", !slices.Equal(l.Tags, next.Tags), append([]string{}, l.Tags...))

@@ -111,6 +111,8 @@ func EncodeTargetRules(rules []TargetRule) string {
 	return string(toJSON(rules))
 }
 
+func sameRules(a, b []TargetRule) bool { return EncodeTargetRules(a) == EncodeTargetRules(b) }
+
 // ParseTargetRules reads what EncodeTargetRules returned. Another program may have written the
 // text, so ParseTargetRules leaves out rules that it cannot read, or not all of: without a
 // condition that is not known here, a rule would lead others, too.

@@ -18,7 +18,6 @@ import (
 	"runtime/metrics"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -32,22 +31,22 @@ import (
 )
 
 // No request takes more than worstMemory and worstTime beyond its body and the same request with
-// the least body.
-const worstMemory = 20_000_000
+// the least body. The time is that of a processor that reads yardstick in 28 ms.
+const (
+	worstMemory = 20_000_000
+	worstTime   = 100 * time.Millisecond
+)
 
-// worstTime is 100 ms of a processor that reads a list of 500,000 numbers in 28 ms, and more of a
-// slower one.
-var worstTime = sync.OnceValue(func() time.Duration {
-	list := []byte("[0" + strings.Repeat(",0", 500_000) + "]")
-	least := time.Hour
-	for range 5 {
-		begun := usedTime()
-		var numbers []int
-		_ = json.Unmarshal(list, &numbers)
-		least = min(least, usedTime()-begun)
-	}
-	return 100 * time.Millisecond * max(least, 28*time.Millisecond) / (28 * time.Millisecond)
-})
+var yardstick = []byte("[0" + strings.Repeat(",0", 500_000) + "]")
+
+// slowness returns how much longer the machine takes just now than the processor of worstTime. Others
+// may share its processors, and then it takes twice as long as a moment before.
+func slowness() float64 {
+	begun := usedTime()
+	var numbers []int
+	_ = json.Unmarshal(yardstick, &numbers)
+	return max(1, float64(usedTime()-begun)/float64(28*time.Millisecond))
+}
 
 func skipIfSlow(t *testing.T) {
 	if slack > 1 || bits.UintSize == 32 {
@@ -113,15 +112,18 @@ func measure(body int, f func() (request func())) (least cost) {
 		memory, used := read("/gc/heap/allocs:bytes"), usedTime()
 		request()
 		used, memory = usedTime()-used, read("/gc/heap/allocs:bytes")-memory
+		if used > worstTime/2 {
+			used = time.Duration(float64(used) / slowness())
+		}
 		if try == 0 {
 			least = cost{memory, used}
 		}
 		least.time = min(least.time, used)
-		if least.time < worstTime()*9/10 {
+		if least.time < worstTime*9/10 {
 			break
 		}
 	}
-	if least.memory > worstMemory+int64(body) && body > 64<<10 {
+	for try := 0; try < 5 && least.memory > worstMemory+int64(body) && body > 64<<10; try++ {
 		least.memory = min(least.memory, 2*liveMemory(f()))
 	}
 	return least
@@ -464,7 +466,7 @@ func TestNoBodyTakesMuch(t *testing.T) {
 				got.time -= base.time
 				got.memory -= base.memory
 				worst = cost{max(worst.memory, got.memory), max(worst.time, got.time)}
-				if got.memory > worstMemory+int64(len(body)) || got.time > worstTime() {
+				if got.memory > worstMemory+int64(len(body)) || got.time > worstTime {
 					t.Errorf("%s%s, %d bytes: %d bytes and %v", what, query, len(body), got.memory,
 						got.time)
 				}
@@ -537,7 +539,7 @@ func TestNoURLTakesMuch(t *testing.T) {
 			return func() { r.ServeHTTP(w, req) }
 		})
 		worst = cost{max(worst.memory, got.memory), max(worst.time, got.time)}
-		if got.memory > worstMemory || got.time > worstTime() {
+		if got.memory > worstMemory || got.time > worstTime {
 			t.Errorf("%s %.80s…: %d bytes and %v", method, target, got.memory, got.time)
 		}
 	}
@@ -617,7 +619,7 @@ func TestNoSearchTakesMuch(t *testing.T) {
 	} {
 		got := search(query)
 		t.Logf("%s: %d bytes and %v, without a search %v", name, got.memory, got.time, least)
-		if got.time-least.time > 2*worstTime() {
+		if got.time-least.time > 2*worstTime {
 			t.Errorf("%s: %v, without a search %v", name, got.time, least.time)
 		}
 	}

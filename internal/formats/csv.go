@@ -31,7 +31,7 @@ var tables = map[Format]table{
 	Shlink: {names: columnNames{
 		target: {"longurl"}, code: {"shortcode"}, short: {"shorturl"},
 		title: {"title"}, tags: {"tags"}, created: {"createdat"}, visits: {"visits", "visitscount"},
-		domain: {"domain"},
+		domain: {"domain"}, limit: {"maxvisits"},
 	}},
 	YOURLS: {
 		null: []string{"NULL", `\N`}, // phpMyAdmin's, MySQL's
@@ -52,17 +52,17 @@ var tables = map[Format]table{
 		null: []string{"null", "undefined"}, // JavaScript's
 		names: columnNames{
 			target: {"destinationurl", "url"}, short: {"shortlink", "link"},
-			title: {"title"}, tags: {"tags"}, created: {"createdat"}, expires: {"expiresat"},
-			disabled: {"archived"}, visits: {"clicks"},
+			title: {"title"}, tags: {"tags"}, created: {"createdat"}, updated: {"updatedat"},
+			expires: {"expiresat"}, disabled: {"archived"}, visits: {"clicks"},
 		},
 	},
 	AzURLShortener: {skip: "KEY", names: columnNames{
-		target: {"url"}, code: {"rowkey"}, title: {"title"},
-		disabled: {"isarchived"}, visits: {"clicks"},
+		target: {"url"}, code: {"rowkey"}, title: {"title"}, created: {"createddate"},
+		disabled: {"isarchived"}, visits: {"clicks"}, schedules: {"schedulespropertyraw"},
 	}},
 	Polr: {names: columnNames{
 		target: {"longurl"}, short: {"shorturl"}, created: {"createdat"},
-		disabled: {"isdisabled"}, visits: {"clicks"}, password: {"secretkey"},
+		disabled: {"isdisabled"}, visits: {"clicks"}, password: {"secretkey"}, owner: {"creator"},
 	}},
 }
 

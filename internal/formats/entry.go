@@ -45,6 +45,15 @@ const (
 	rules    // a list, as JSON
 	password // what the link asks for
 
+	// What only other programs have.
+	limit     // how often the link may be opened
+	query     // whether the query is appended to the target
+	ios       // the target for iOS
+	android   // and for Android
+	countries // the targets by country
+	variants  // targets by chance
+	schedules // targets by time
+
 	columns // how many there are
 )
 
@@ -127,6 +136,7 @@ type entry struct {
 	texts [columns]string // the values; "" if there is none
 	// Lists.
 	tags, custom, forward []string
+	countries             []countryTarget
 }
 
 // fail sets the error of the record, unless the record has one.
@@ -177,10 +187,6 @@ func (e *entry) fill() {
 	l := &e.Link
 	l.LongURL, l.Title, l.Owner = e.texts[target], e.texts[title], e.texts[owner]
 	e.Domain, l.GoneURL = e.texts[domain], link.Fallback(e.texts[gone])
-	if !nothing(e.texts[password]) {
-		e.fail("The link asks for a password, which no link can here: it would lead everybody to " +
-			"its target. Take the password away, or leave it out.")
-	}
 	var err error
 	if l.Forward, err = link.ParseForward(e.forward); err != nil {
 		e.fail(`What is forwarded may be "query" and "path", not %s.`,
@@ -206,10 +212,10 @@ func (e *entry) fill() {
 			e.fail("%s %s.", quoted(e.names[rules]), form)
 		}
 	}
-	l.CreatedAt, l.UpdatedAt, e.Total.Last = e.date(created), e.date(updated), e.date(last)
+	l.CreatedAt, l.UpdatedAt = e.date(created, leftCreated), e.date(updated, 0)
 	l.ExpiresAt, l.StartsAt = e.time(expires), e.time(starts)
-	e.Total.Clicks, _ = parseWhole(e.texts[visits])
-	e.Total.Bots, _ = parseWhole(e.texts[bots])
+	e.Total.Clicks, e.Total.Bots = e.count(visits), e.count(bots)
+	e.Total.Last = e.date(last, leftClicks)
 	if code := e.texts[status]; !nothing(code) {
 		n, ok := parseWhole(code)
 		if l.StatusCode = int(n); !ok {
@@ -218,20 +224,42 @@ func (e *entry) fill() {
 		}
 	}
 	l.Disabled, l.Locked = e.bool(disabled), e.bool(locked)
+	if !nothing(e.texts[password]) {
+		l.Disabled = true // enabled, it would lead everybody to its target
+		e.Left |= leftPassword
+	}
+	if !nothing(e.texts[limit]) {
+		e.Left |= leftLimit
+	}
 	if len(e.tags) > 0 {
 		l.Tags = e.tags
 	}
 	if !e.own {
 		l.Title, l.Tags = fit(l.Title, link.MaxTitle), fitAll(l.Tags)
+		e.otherRules()
 	}
 }
 
-// date returns a date in the past. One that cannot be read costs the date, and not the link.
-func (e *entry) date(c column) time.Time {
-	if t, ok := parseTime(e.texts[c]); ok && t.Unix() >= 0 {
-		return t
+// date returns a date in the past. One that cannot be read costs the date, and not the link. One
+// before 1970 is what some programs write for none, such as 0001-01-01.
+func (e *entry) date(c column, left Left) time.Time {
+	t, ok := parseTime(e.texts[c])
+	if !ok && !nothing(e.texts[c]) {
+		e.Left |= left
 	}
-	return time.Time{}
+	if !ok || t.Unix() < 0 {
+		return time.Time{}
+	}
+	return t
+}
+
+// count returns a number of clicks. One that cannot be read costs the number, and not the link.
+func (e *entry) count(c column) int64 {
+	n, ok := parseWhole(e.texts[c])
+	if !ok && !nothing(e.texts[c]) {
+		e.Left |= leftClicks
+	}
+	return n
 }
 
 // time returns when the link ends or starts. If that cannot be read, it is an error, because the

@@ -23,14 +23,16 @@ type Record struct {
 	Entry bool
 	// Link has the values of the file, before any rule is applied. It has a long URL. Its Name is
 	// the alias alone, which need not be valid. Values that the file does not have are zero,
-	// including StatusCode. Times are UTC and whole seconds. Only our own formats set the owner,
-	// and only they may lack the alias.
+	// including StatusCode. Times are UTC and whole seconds. Only our own formats may lack the
+	// alias. In the formats of others, the owner is a name that only their program knows.
 	Link link.Link
 	// Domain is the domain as the file spells it. "": the file names none, or the default one.
 	// Writer takes the domain from the name of Link instead.
 	Domain string
 	// Total has the clicks before the export. Only Clicks, Bots and Last are set.
 	Total clicks.Total
+	// Left is what the record does not have of the link in the file.
+	Left Left
 	// Err is a RecordError or nil. With an error, all other fields are zero, except Line, Entry,
 	// and the name if it is known.
 	Err error

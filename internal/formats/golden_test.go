@@ -132,6 +132,9 @@ func describe(rec formats.Record) string {
 	number("clicks", rec.Total.Clicks)
 	number("bots", rec.Total.Bots)
 	moment("last", rec.Total.Last)
+	if rec.Left != 0 {
+		fmt.Fprintf(&b, " left=%q", rec.Left.Words())
+	}
 	return b.String() + "\n"
 }
 

@@ -76,7 +76,7 @@ func guessTable(start []byte) (best Format) {
 
 // marks are members that only the JSON of one format has.
 var marks = map[string]Format{"longUrl": NDJSON, "Long": Golink, "target": Kutt, "long_url": Bitly,
-	"slug": Sink}
+	"slug": Sink, "shortLink": Dub}
 
 // guessJSON returns the format of a JSON file by the members of its first object, or of the first
 // one in its list. It returns "" if these tell nothing.

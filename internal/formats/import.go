@@ -2,6 +2,7 @@ package formats
 
 import (
 	"context"
+	"errors"
 	"time"
 	"unicode/utf8"
 
@@ -48,6 +49,7 @@ type Result struct {
 	Alias   link.Alias  // as the record has it, even if it is not valid; "": none, or a very long one
 	Domain  link.Domain // "" also if the record has one that is not valid
 	Created bool        // the link was made; if not, it existed or Err says why not
+	Left    Left        // what does not come along; without Err
 	// Err is a RecordError, a *link.InvalidError, or an error of Importer.
 	Err error
 }
@@ -68,7 +70,7 @@ func (im *Import) Add(ctx context.Context, records []Record, now time.Time) []Re
 		result.Domain = d
 		var l link.Link
 		if err == nil {
-			l, err = im.link(record, d, now)
+			l, result.Left, err = im.link(record, d, now)
 		}
 		if err != nil {
 			result.Err = err
@@ -77,7 +79,9 @@ func (im *Import) Add(ctx context.Context, records []Record, now time.Time) []Re
 		links, pending = append(links, l), append(pending, result)
 	}
 	for i, done := range im.add(ctx, links) {
-		pending[i].Created, pending[i].Err = done.Created, done.Err
+		if pending[i].Created, pending[i].Err = done.Created, done.Err; done.Err != nil {
+			pending[i].Left = 0
+		}
 	}
 	return results
 }
@@ -92,16 +96,36 @@ func (im *Import) add(ctx context.Context, links []link.Link) []link.Imported {
 	return im.Links.TryImport(ctx, links, im.made)
 }
 
-// link returns the link to import for a record, in its domain.
-func (im *Import) link(record Record, d link.Domain, now time.Time) (link.Link, error) {
-	l := record.Link
+// link returns the link to import for a record, in its domain, and what does not come along. What
+// is wrong with a rule of another program, or with where its link leads after its end, costs no
+// more than that.
+func (im *Import) link(record Record, d link.Domain, now time.Time) (link.Link, Left, error) {
+	l, left := record.Link, record.Left
 	l.Before = link.Count{
 		Clicks: record.Total.Clicks, Bots: record.Total.Bots, LastAt: record.Total.Last}
 	if !im.KeepOwners {
+		if l.Owner != "" && l.Owner != im.Owner {
+			left |= leftOwner
+		}
 		l.Owner = im.Owner
 	}
 	l.Locked = l.Locked && im.Admin
-	return im.Rules.Import(l, d, now)
+	if !im.Format.Own() {
+		if l.Rules = im.Rules.FitRules(l); len(l.Rules) < len(record.Link.Rules) {
+			left |= ofRules(record.Link.Rules)
+		}
+	}
+	fit, err := im.Rules.Import(l, d, now)
+	var wrong *link.InvalidError
+	if errors.As(err, &wrong) && wrong.Field == link.FieldGoneURL && !im.Format.Own() {
+		l.GoneURL = ""
+		left |= leftGone
+		fit, err = im.Rules.Import(l, d, now)
+	}
+	if err != nil {
+		left = 0
+	}
+	return fit, left, err
 }
 
 // domain returns the domain of a record. The error is that of the record, or an *InvalidError.

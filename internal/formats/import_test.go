@@ -3,10 +3,12 @@ package formats_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"tiney/internal/clicks"
 	"tiney/internal/formats"
 	"tiney/internal/link"
 	"tiney/internal/testing/teststore"
@@ -236,6 +238,164 @@ func TestImportForwards(t *testing.T) {
 		"e: e as e query,path", "f: f as f query", "g: g as g "}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// leftOf imports a file of one link, and returns the link and what is left behind.
+func leftOf(t *testing.T, im *formats.Import, file string) (link.Link, []string) {
+	t.Helper()
+	store := teststore.Open(t, testutil.NewClock())
+	im.Links = store
+	results := im.Add(t.Context(), read(t, im.Format, file), day)
+	if len(results) != 1 || results[0].Err != nil {
+		t.Fatalf("%s: got %+v", file, results)
+	}
+	l, err := store.Read(t.Context(), link.Name(results[0].Alias))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, results[0].Left.Words()
+}
+
+// What is wrong with a rule of another program, or with where its link leads after its end, costs
+// no more than that. Of rules that are too many or too long, the first come along.
+func TestImportOfOtherRules(t *testing.T) {
+	extra := rules
+	extra.ExtraSchemes = []string{"market"}
+	geo := func(n int, target func(i int) string) string {
+		var all []string
+		for i, country := range clicks.CountryNames[:n] {
+			all = append(all, fmt.Sprintf("%q:%q", country, target(i)))
+		}
+		return `[{"slug":"a","url":"https://example.com/","geo":{` + strings.Join(all, ",") + `}`
+	}
+	numbered := func(i int) string { return fmt.Sprintf("https://example.com/%d", i) }
+	long := func(i int) string { return numbered(i) + strings.Repeat("x", 4000) }
+	same := func(int) string { return "https://example.com/same" }
+	sink := func(more string) string {
+		return `[{"slug":"a","url":"https://example.com/",` + more + `}]`
+	}
+	dub := func(more string) string {
+		return `[{"shortLink":"https://d.sh/a","url":"https://example.com/",` + more + `}]`
+	}
+	var schedules []string
+	for i := range 11 { // the first to start comes last
+		schedules = append(schedules, fmt.Sprintf(`{""Start"":""20%d-01-01"",""End"":""2040-01-01"",`+
+			`""AlternativeUrl"":""https://example.com/%[1]d""}`, 40-1-i))
+	}
+	scheduled := func(list ...string) string {
+		return "RowKey,Url,SchedulesPropertyRaw\na,https://example.com/,\"[" +
+			strings.Join(list, ",") + "]\"\n"
+	}
+	for _, test := range []struct {
+		name   string
+		format formats.Format
+		file   string
+		rules  string // their targets, without what all have in common
+		left   string
+	}{
+		{"ten", formats.Sink, geo(10, numbered) + "}]", "0 1 2 3 4 5 6 7 8 9", ""},
+		{"eleven", formats.Sink, geo(11, numbered) + "}]", "0 1 2 3 4 5 6 7 8 9", "rules"},
+		{"all countries", formats.Sink, geo(249, numbered) + "}]", "0 1 2 3 4 5 6 7 8 9", "rules"},
+		{"50 with one target", formats.Sink, geo(50, same) + "}]", "same", ""},
+		{"51 with one target", formats.Sink, geo(51, same) + "}]", "same same", ""},
+		{"249 with one target", formats.Sink, geo(249, same) + "}]", "same same same same same", ""},
+		{"eleven, and one for iOS", formats.Sink,
+			geo(11, numbered) + `,"google":"https://example.com/g","apple":"https://example.com/a"}]`,
+			"a g 0 1 2 3 4 5 6 7", "rules"},
+		{"too long ones", formats.Sink, strings.Replace(geo(4, long), `}`,
+			`,"ZW":"https://example.com/"}`, 1) + "}]", "0 1 2", "rules"},
+		{"one that leads here", formats.Sink, sink(`"apple":"https://s.example.com/x",` +
+			`"google":"https://example.com/g"`), "g", "rules"},
+		{"one of no country", formats.Sink, sink(`"geo":{"EU":"https://example.com/eu",` +
+			`"de":"https://example.com/de"}`), "de", "rules"},
+		{"one that cannot take a query", formats.Sink, sink(`"google":"market:a",` +
+			`"apple":"https://example.com/a","redirectWithQuery":true`), "a", "rules"},
+		{"the same without a query", formats.Sink, sink(`"google":"market:a"`), "market:a", ""},
+		{"of chance", formats.Dub, dub(`"testVariants":[{"url":"https://example.com/"}]`), "", "rules"},
+		{"none", formats.Dub, dub(`"testVariants":[],"geo":null,"ios":null,"android":""`), "", ""},
+		{"an end", formats.Dub, dub(`"expiredUrl":"https://example.com/gone"`), "", ""},
+		{"an end that leads to the target", formats.Dub, dub(`"expiredUrl":"https://example.com/"`), "",
+			"gone"},
+		{"an end that leads to an app", formats.Dub, dub(`"expiredUrl":"market:a",` +
+			`"ios":"https://example.com/i"`), "i", "gone"},
+		{"eleven schedules", formats.AzURLShortener, scheduled(schedules...),
+			"29 30 31 32 33 34 35 36 37 38", "schedule"},
+		{"ten schedules", formats.AzURLShortener, scheduled(schedules[1:]...),
+			"29 30 31 32 33 34 35 36 37 38", ""},
+		{"one that leads here, by time", formats.AzURLShortener, scheduled(
+			strings.Replace(schedules[0], "example.com", "s.example.com", 1)), "", "schedule"},
+		{"one that ends before it starts", formats.AzURLShortener, scheduled(
+			strings.Replace(schedules[0], "2040", "2001", 1)), "", "schedule"},
+	} {
+		l, left := leftOf(t, &formats.Import{Rules: extra, Format: test.format}, test.file)
+		var targets []string
+		for _, r := range l.Rules {
+			targets = append(targets, strings.TrimRight(
+				strings.TrimPrefix(r.LongURL, "https://example.com/"), "x"))
+		}
+		if got := strings.Join(targets, " "); got != test.rules || strings.Join(left, " ") != test.left {
+			t.Errorf("%s: rules %s, left %q; want %s, %s", test.name, got, left, test.rules, test.left)
+		}
+		if strings.Contains(test.file, "gone") != (l.GoneURL != "") {
+			t.Errorf("%s: it leads to %q after its end", test.name, l.GoneURL)
+		}
+	}
+}
+
+// Each of our own formats, and each program that has owners, names those who lose their links.
+func TestImportLeavesOwners(t *testing.T) {
+	for _, test := range []struct {
+		format formats.Format
+		file   string
+	}{
+		{formats.CSV, "alias,longUrl,owner\na,https://example.com/,bob\n"},
+		{formats.NDJSON, `{"alias":"a","longUrl":"https://example.com/","owner":"bob"}`},
+		{formats.Golink, `{"Short":"a","Long":"https://example.com/","Owner":"bob"}`},
+		{formats.Polr, "short_url,long_url,creator\na,https://example.com/,bob\n"},
+	} {
+		for owner, want := range map[string]string{"ann": "owner", "bob": ""} {
+			l, left := leftOf(t, &formats.Import{Format: test.format, Owner: owner}, test.file)
+			if l.Owner != owner || strings.Join(left, " ") != want {
+				t.Errorf("%s to %s: owner %s, left %q", test.format, owner, l.Owner, left)
+			}
+		}
+		without := strings.NewReplacer(`"bob"`, `""`, ",bob", ",").Replace(test.file)
+		if _, left := leftOf(t, &formats.Import{Format: test.format, Owner: "ann"},
+			without); len(left) > 0 {
+			t.Errorf("%s, without an owner: left %q", test.format, left)
+		}
+	}
+	if l, left := leftOf(t, &formats.Import{Format: formats.CSV, Owner: "ann", KeepOwners: true},
+		"alias,longUrl,owner\na,https://example.com/,bob\n"); l.Owner != "bob" || len(left) > 0 {
+		t.Errorf("kept: owner %s, left %q", l.Owner, left)
+	}
+}
+
+// A line that is refused leaves nothing behind, since nothing of it comes along.
+func TestRefusedLinesLeaveNothing(t *testing.T) {
+	store := teststore.Open(t, testutil.NewClock())
+	store.Put(link.Link{Name: "b", LongURL: "https://example.com/other", CreatedAt: day})
+	im := &formats.Import{Links: store, Rules: rules, Format: formats.Golink, Owner: "ann"}
+	for _, r := range im.Add(t.Context(), read(t, formats.Golink,
+		`{"Short":"a","Long":"https://s.example.com/","Owner":"bob"}`+"\n"+
+			`{"Short":"b","Long":"https://example.com/b","Owner":"bob"}`+"\n"), day) {
+		if r.Err == nil || r.Left != 0 {
+			t.Errorf("got %+v", r)
+		}
+	}
+}
+
+// The documents explain each word for what is left behind.
+func TestLeftIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/coming-from.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range formats.LeftWords {
+		if !strings.Contains(string(page), "\n- `"+word+"`") {
+			t.Errorf("docs/coming-from.md does not explain %s", word)
+		}
 	}
 }
 

@@ -30,7 +30,7 @@ type object struct {
 var objects = map[Format]object{
 	NDJSON: {own: true, target: "longUrl", names: ownNames()},
 	Golink: {target: "Long", names: columnNames{
-		target: {"long"}, code: {"short"}, created: {"created"},
+		target: {"long"}, code: {"short"}, created: {"created"}, owner: {"owner"},
 	}, also: fromGolink},
 	Kutt: {list: "data", target: "target", names: columnNames{
 		target: {"target"}, code: {"address"}, short: {"link"}, domain: {"domain"},
@@ -41,10 +41,26 @@ var objects = map[Format]object{
 		target: {"longurl"}, short: {"id", "link"}, custom: {"custombitlinks"},
 		title: {"title"}, tags: {"tags"}, created: {"createdat"}, disabled: {"archived"},
 	}},
+	Dub: {list: "links", target: "url", names: columnNames{
+		target: {"url"}, short: {"shortlink"}, domain: {"domain"}, title: {"title"}, tags: {"tags"},
+		created: {"createdat"}, updated: {"updatedat"}, expires: {"expiresat"}, gone: {"expiredurl"},
+		visits: {"clicks"}, last: {"lastclicked"}, disabled: {"archived", "disabledat"},
+		password: {"password"}, ios: {"ios"}, android: {"android"}, countries: {"geo"},
+		variants: {"testvariants"},
+	}},
 	Sink: {list: "links", target: "url", names: columnNames{
 		target: {"url"}, code: {"slug"}, title: {"comment", "title"}, // title: of the preview
-		tags: {"tags"}, created: {"createdat"}, expires: {"expiration"}, password: {"password"},
-	}},
+		tags: {"tags"}, created: {"createdat"}, updated: {"updatedat"}, expires: {"expiration"},
+		password: {"password"}, query: {"redirectwithquery"}, ios: {"apple"}, android: {"google"},
+		countries: {"geo"},
+	}, also: fromSink},
+}
+
+// fromSink makes a link forward the query if Sink appends it.
+func fromSink(e *entry) {
+	if e.texts[query] != "" && (link.Link{LongURL: e.texts[target]}).CanForward() {
+		e.forward = link.ForwardQuery.Names()
+	}
 }
 
 // fromGolink makes a link forward what golink appends to all targets, and refuses targets that only
@@ -181,16 +197,24 @@ func (r *objectReader) UnmarshalJSONFrom(in *jsontext.Decoder) error {
 		var text string
 		switch c {
 		case tags:
-			err = DecodeFirst(in, &e.tags, maxFew)
+			err = r.readTags(in)
 		case custom:
 			err = DecodeFirst(in, &e.custom, maxFew)
 		case forward:
 			err = DecodeFirst(in, &e.forward, maxFew)
-		case target, code, short, title, owner, gone, domain:
+		case countries:
+			err = e.readCountries(in)
+		case target, code, short, title, owner, gone, domain, ios, android:
 			err = json.UnmarshalDecode(in, &text)
-		case disabled, locked, password:
+		case disabled, locked, query:
 			text, err = r.flag(in)
-		case rules:
+		case password: // a text is one whatever it says, such as 0
+			if in.PeekKind() != '"' {
+				text, err = r.flag(in)
+			} else if err = json.UnmarshalDecode(in, &text); text != "" {
+				text = "true"
+			}
+		case rules, variants:
 			var value jsontext.Value
 			value, err = in.ReadValue()
 			text = string(value)
@@ -205,6 +229,36 @@ func (r *objectReader) UnmarshalJSONFrom(in *jsontext.Decoder) error {
 		}
 	}
 	_, err := in.ReadToken()
+	return err
+}
+
+// readTags decodes the tags. Those of another program may be objects with a name.
+func (r *objectReader) readTags(in *jsontext.Decoder) error {
+	if r.own {
+		return DecodeFirst(in, &r.entry.tags, maxFew)
+	}
+	var all []tagName
+	err := DecodeFirst(in, &all, maxFew)
+	r.entry.tags = r.entry.tags[:0]
+	for _, tag := range all {
+		r.entry.tags = append(r.entry.tags, string(tag))
+	}
+	return err
+}
+
+// tagName is the name of a tag.
+type tagName string
+
+// UnmarshalJSONFrom decodes the name, or an object that has it.
+func (t *tagName) UnmarshalJSONFrom(in *jsontext.Decoder) error {
+	if in.PeekKind() != '{' {
+		return json.UnmarshalDecode(in, (*string)(t))
+	}
+	var tag struct {
+		Name string `json:"name"`
+	}
+	err := json.UnmarshalDecode(in, &tag)
+	*t = tagName(tag.Name)
 	return err
 }
 

@@ -948,7 +948,7 @@ func FuzzRead(f *testing.F) {
 				t.Fatal("there is no alias")
 			case rec.Err == nil && !f.Own():
 				was := link.Link{Name: "a", LongURL: "https://example.com/",
-					Title: rec.Link.Title, Tags: rec.Link.Tags}
+					Title: rec.Link.Title, Tags: rec.Link.Tags, Rules: (link.Rules{}).FitRules(rec.Link)}
 				if _, err := (link.Rules{}).Import(was, "", time.Now()); err != nil {
 					t.Fatalf("%+v: %v", rec, err)
 				}

@@ -18,7 +18,7 @@ import (
 // Limits of the rules of a link.
 const (
 	MaxTargetRules  = 10
-	maxRuleValues   = 50       // of one condition
+	MaxRuleValues   = 50       // of one condition
 	maxTargetsBytes = 12 << 10 // of all rules as EncodeTargetRules writes them
 )
 
@@ -195,6 +195,23 @@ func (r Rules) checkRules(asked []TargetRule) ([]TargetRule, error) {
 	return rules, nil
 }
 
+// FitRules returns those rules of a link that it may have. Of more or longer ones than a link may
+// have, it returns the first.
+func (r Rules) FitRules(l Link) (fit []TargetRule) {
+	for _, rule := range l.Rules {
+		_, wrong := r.checkRule(&rule)
+		if wrong != "" || l.Forward != 0 && !(Link{LongURL: rule.LongURL}).CanForward() {
+			continue
+		}
+		more, err := r.checkRules(append(fit, rule))
+		if err != nil {
+			break
+		}
+		fit = more
+	}
+	return fit
+}
+
 // RuleField returns the place of a member of a rule, or of the rule itself.
 func RuleField(i int, member string) Field {
 	return Field(strings.TrimSuffix(fmt.Sprintf("%s[%d].%s", FieldRules, i, member), "."))
@@ -223,7 +240,7 @@ func (r Rules) checkRule(t *TargetRule) (member, wrong string) {
 		}
 		values, ok := fromWords(*list.values, list.known)
 		if !ok {
-			return list.member, fmt.Sprintf("Name 1 to %d of these: %s.", maxRuleValues, list.words)
+			return list.member, fmt.Sprintf("Name 1 to %d of these: %s.", MaxRuleValues, list.words)
 		}
 		*list.values = values
 	}
@@ -249,7 +266,7 @@ func (r Rules) checkRule(t *TargetRule) (member, wrong string) {
 // fromWords returns values as known has them, each once, and false if one is not known or there are
 // none or too many. If nothing is known, they are languages.
 func fromWords(values, known []string) ([]string, bool) {
-	if len(values) == 0 || len(values) > maxRuleValues {
+	if len(values) == 0 || len(values) > MaxRuleValues {
 		return nil, false
 	}
 	var words []string

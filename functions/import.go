@@ -74,7 +74,7 @@ func (s *service) importLinks(c *call) (any, error) {
 	var unavailable error
 	for i, done := range in.Add(c.ctx, records, s.Now()) {
 		all[i] = importResult{Line: done.Line, Alias: done.Alias,
-			Domain: s.Rules.DomainName(done.Domain), Status: http.StatusOK}
+			Domain: s.Rules.DomainName(done.Domain), Status: http.StatusOK, Left: done.Left.Words()}
 		switch {
 		case done.Err != nil:
 			all[i].Problem = importProblem(done.Err)
@@ -105,6 +105,7 @@ type importResult struct {
 	Status  int         `json:"status"` // 201: made, 200: already there; else the problem's
 	Alias   link.Alias  `json:"alias,omitempty"`
 	Domain  link.Domain `json:"domain"`
+	Left    []string    `json:"left"` // of formats.LeftWords
 	Problem *problem    `json:"problem,omitempty"`
 }
 

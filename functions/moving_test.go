@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -20,6 +21,7 @@ import (
 	"time"
 	"unicode/utf16"
 
+	"tiney/internal/clicks"
 	"tiney/internal/link"
 )
 
@@ -27,6 +29,7 @@ import (
 type imported struct {
 	Line, Status  int
 	Alias, Domain string
+	Left          []string
 	Problem       *struct {
 		Type, Title, Detail, Field string
 		Status                     int
@@ -65,6 +68,9 @@ func (r *rig) importFile(who, query, file string) []imported {
 		p := i.Problem
 		if p != nil && (p.Status != i.Status || p.Title == "" || p.Detail == "") {
 			r.t.Errorf("got %+v", p)
+		}
+		if i.Left == nil || p != nil && len(i.Left) > 0 {
+			r.t.Errorf("line %d: left %v", i.Line, i.Left)
 		}
 	}
 	return body.Results
@@ -172,6 +178,93 @@ func TestImportOfOwners(t *testing.T) {
 				t.Errorf("%s of %s: owner %q, %v, want %q", a, who, l.Owner, err, want[i])
 			}
 		}
+	}
+}
+
+// A file of each format comes in, by a guess at what it is, and says what is left behind. A dry run
+// and an import that is repeated say the same.
+func TestImportOfOtherPrograms(t *testing.T) {
+	for file, want := range map[string][]string{
+		"azurlshortener-2026.csv": {"3 always", "4 nights schedule", "5 empty",
+			"6 odd schedule created", "7 cut schedule", "8 type schedule"},
+		"bitly.csv":    {"2 3abcDEF", "2 spring-sale", "3 4x", "4 only-custom", "5 400"},
+		"bitly.json":   {"1 3abcDEF", "1 spring-sale", "2 4x", "3 5x", "4 400 6x"},
+		"dub-2026.csv": {"2 live", "3 old"},
+		"dub-2026.json": {"1 app", "2 zero password", "3 off", "4 archived rules", "5 test rules",
+			"6 400"},
+		"golink.ndjson": {"1 docs owner", "2 Who", "3 400 search", "4 400 mail"},
+		"kutt.json": {"1 docs", "2 by-link", "3 bad", "4 secret password", "5 times created",
+			"6 400", "7 400", "8 next-page"},
+		"polr.csv":          {"2 docs", "3 0 owner", "4 shh password"},
+		"shlink-limits.csv": {"2 once clicks limit", "3 ever"},
+		"sink-2026.json":    {"1 app password", "2 400 mail", "3 odd password rules", "4 twice rules"},
+		"yourls.csv":        {"2 ozh", "3 1", "4 c3"},
+	} {
+		r := newRig(t)
+		data, err := os.ReadFile("../internal/formats/testdata/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, query := range []string{"&dryRun=true", "", ""} {
+			var got []string
+			for _, i := range r.importFile("ann", "?format=auto"+query, string(data)) {
+				words := []string{fmt.Sprint(i.Line)}
+				if i.Problem != nil {
+					words = append(words, fmt.Sprint(i.Status))
+				}
+				if i.Alias != "" {
+					words = append(words, i.Alias)
+				}
+				got = append(got, strings.Join(append(words, i.Left...), " "))
+			}
+			r.wantResults(file+query, got, want...)
+		}
+	}
+}
+
+// What other programs know comes along: after an import, people are led as they were there.
+func TestImportedLinksLeadAsBefore(t *testing.T) {
+	r := newRig(t)
+	r.clock.Advance(time.Date(2026, 6, 2, 0, 0, 0, 0, time.UTC).Sub(r.clock.Now()))
+	for _, file := range []string{"dub-2026.json", "azurlshortener-2026.csv", "kutt.json"} {
+		data, err := os.ReadFile("../internal/formats/testdata/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.imports("ann", "?format=auto", string(data))
+	}
+	r.imports("ann", "?format=auto", `{"links":[{"slug":"sink","url":"https://example.com/","apple":`+
+		`"https://example.com/apple","geo":{"DE":"https://example.com/de"},"redirectWithQuery":true}]}`)
+	const android = "Mozilla/5.0 (Linux; Android 15; Pixel 9) AppleWebKit/537.36 (KHTML, like Gecko) " +
+		"Chrome/142.0.0.0 Mobile Safari/537.36"
+	const dub, azure = "https://example.com/app?utm_source=x", "https://example.com/shop"
+	for _, test := range []struct{ path, agent, from, want string }{
+		{"/app", chrome, ofAmerica, dub},
+		{"/app", chrome, ofGermany, "https://example.com/dach"},
+		{"/app", iPhone, ofGermany, "https://apps.apple.com/app/id1"},
+		{"/app", android, ofGermany, "https://play.google.com/store/apps/details?id=a"},
+		{"/sink?a=b", chrome, ofAmerica, "https://example.com/?a=b"},
+		{"/sink", chrome, ofGermany, "https://example.com/de"},
+		{"/sink", iPhone, ofGermany, "https://example.com/apple"},
+		{"/always", chrome, ofGermany, "https://example.com/sale"},
+		{"/nights", chrome, ofGermany, "https://example.com/open"},
+		{"/zero", chrome, ofGermany, ""}, // these have passwords
+		{"/secret", chrome, ofGermany, ""},
+	} {
+		w := r.get(test.path, "User-Agent", test.agent, "X-Forwarded-For", test.from)
+		if test.want == "" {
+			wantProblem(t, w, http.StatusGone, "link-disabled", "")
+			continue
+		}
+		wantLocation(t, test.path+" of "+test.from, w, test.want)
+	}
+	r.clock.Advance(7 * 24 * time.Hour) // the sale is over
+	wantLocation(t, "after the sale", r.get("/always"), azure)
+	r.clock.Advance(5 * 365 * 24 * time.Hour) // the app, too
+	wantLocation(t, "after the end", r.get("/app", "Accept", "text/html"), "https://example.com/over")
+	created := members(t, r.as("ann", http.MethodGet, "/api/links/always", ""))["createdAtUtc"]
+	if created != `"2025-03-04T00:00:00Z"` {
+		t.Errorf("made %s", created)
 	}
 }
 
@@ -571,6 +664,13 @@ func TestImportTakesLittleMemory(t *testing.T) {
 	records := func(start, again, end string) string {
 		return strings.Repeat(filled(4180, start, again, end), 1000)
 	}
+	byCountry := func(start string) string {
+		var all []string
+		for i, country := range clicks.CountryNames {
+			all = append(all, fmt.Sprintf(`"%s":"a:%d"`, country, i))
+		}
+		return start + `,"geo":{` + strings.Join(all, ",") + "}},"
+	}
 	for name, body := range map[string]string{
 		"ndjson of tiny lines":        filled(size, "", "{}\n", ""),
 		"ndjson of records":           records(own+`,"alias":"a","title":"`, "x", "\"}\n"),
@@ -615,16 +715,22 @@ func TestImportTakesLittleMemory(t *testing.T) {
 		"bitly of custom links":    list(other+`,"custom_bitlinks":["b/a"`, `,"b/#"`, `]}`),
 		"bitly of a few custom links": "[" + records(other+`,"custom_bitlinks":[""`,
 			`,"b/#"`, `]},`) + "{}]",
-		"bitly of tags":              list(other+`,"tags":[""`, `,"#"`, `]}`),
-		"kutt of control characters": list(kutt+`,"description":"`, `x\u0001`, `"}`),
-		"sink of tags":               list(sink+`,"tags":[""`, `,"#"`, `]}`),
-		"sink of rules":              list(sink+`,"geo":{"":0`, `,"#":""`, `}}`),
-		"sink of brackets":           strings.Repeat("[", size),
-		"sink of a string":           `["` + strings.Repeat("x", size-2),
-		"csv of rows":                filled(size, csv+"\n", "a,b\n", ""),
-		"csv of blank rows":          filled(size, csv+"\n", "\n", ""),
-		"csv of empty cells":         filled(size, csv+"\n", ",,,,\n", ""),
-		"csv of columns":             rows("alias,longUrl"+columns, 65_050, "a,b", ",", ""),
+		"bitly of tags":                  list(other+`,"tags":[""`, `,"#"`, `]}`),
+		"kutt of control characters":     list(kutt+`,"description":"`, `x\u0001`, `"}`),
+		"sink of tags":                   list(sink+`,"tags":[""`, `,"#"`, `]}`),
+		"sink of rules":                  list(sink+`,"geo":{"":0`, `,"#":""`, `}}`),
+		"sink of countries":              list(sink+`,"geo":{"DE":""`, `,"DE":"https://e.example/#"`, `}}`),
+		"sink of records with countries": "[" + strings.Repeat(byCountry(sink), 900) + "{}]",
+		"dub of tags in objects": list(`{"shortLink":"d/a","url":"https://e.example","tags":[{}`,
+			`,{"name":"#"}`, `]}`),
+		"azurlshortener of schedules": rows("RowKey,Url,SchedulesPropertyRaw", record,
+			`a,https://e.example,"[{}`, `,{""Start"":""#""}`, `]"`),
+		"sink of brackets":   strings.Repeat("[", size),
+		"sink of a string":   `["` + strings.Repeat("x", size-2),
+		"csv of rows":        filled(size, csv+"\n", "a,b\n", ""),
+		"csv of blank rows":  filled(size, csv+"\n", "\n", ""),
+		"csv of empty cells": filled(size, csv+"\n", ",,,,\n", ""),
+		"csv of columns":     rows("alias,longUrl"+columns, 65_050, "a,b", ",", ""),
 		"csv of names": filled(400_000, "alias,longUrl", ",#", "") +
 			strings.Repeat("\na,b", 900_000),
 		"csv of too many columns":    filled(size, csv+"\n", ",", ""),

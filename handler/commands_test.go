@@ -109,6 +109,19 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
+// What an import leaves behind is summed up, in the order of the documents.
+func TestImportSums(t *testing.T) {
+	im := &importing{made: 3, there: 2, refused: 1}
+	const sums = "3 links were made, 2 were there, 1 were refused"
+	if got := im.String(); got != sums {
+		t.Errorf("got %q", got)
+	}
+	im.left = map[string]int{"owner": 5, "password": 1, "rules": 0}
+	if got := im.String(); got != sums+"; left behind: password (1), owner (5)" {
+		t.Errorf("got %q", got)
+	}
+}
+
 // To import the same file again would not help. The reason comes first.
 func TestImportInTheWrongFormat(t *testing.T) {
 	getenv := func(name string) string {

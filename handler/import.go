@@ -72,6 +72,7 @@ func importCommand(ctx context.Context, c commandEnv, args []string) error {
 	im := &importing{
 		commandEnv: c,
 		progress:   newProgress(c.stderr, sizeOf(c.stdin)),
+		left:       map[string]int{},
 		links: formats.Import{
 			Links:      c.links,
 			Rules:      c.settings.Functions.Rules,
@@ -121,6 +122,7 @@ type importing struct {
 	progress *progress
 
 	made, there, refused int
+	left                 map[string]int // links by each of formats.LeftWords
 }
 
 // String says what was done.
@@ -129,8 +131,16 @@ func (im *importing) String() string {
 	if im.links.DryRun {
 		were = "would be"
 	}
-	return fmt.Sprintf("%d links %s made, %d were there, %d %s refused",
+	text := fmt.Sprintf("%d links %s made, %d were there, %d %s refused",
 		im.made, were, im.there, im.refused, were)
+	lead := "; left behind: "
+	for _, word := range formats.LeftWords {
+		if n := im.left[word]; n > 0 {
+			text += fmt.Sprintf("%s%s (%d)", lead, word, n)
+			lead = ", "
+		}
+	}
+	return text
 }
 
 // add imports some records, and prints why others are refused.
@@ -147,6 +157,9 @@ func (im *importing) add(ctx context.Context, records []formats.Record) error {
 		var again []formats.Record
 		var unavailable error
 		for i, r := range im.links.Add(ctx, records, im.now()) {
+			for _, word := range r.Left.Words() {
+				im.left[word]++
+			}
 			switch {
 			case errors.Is(r.Err, link.ErrUnavailable):
 				again, unavailable = append(again, records[i]), r.Err

@@ -144,6 +144,11 @@ line 7: x@go.example: This URL cannot be shortened: The URL leads to the host of
 			t.Errorf("%s%s leads to %v, want %s", want.host, want.path, got["Location"], want.location)
 		}
 	}
+	// What a file of another program has, and its links lack, is summed up.
+	run(s, 0, "3 links are there, 0 were refused; left behind: password (2), rules (1).\n", one,
+		`{"links":[{"slug":"k1","url":"https://example.com/","password":"x","geo":{"EU":"https://e.org/"}},`+
+			`{"slug":"k2","url":"https://example.com/","password":"x"},`+
+			`{"slug":"k3","url":"https://example.com/"}]}`, "import", "-format", "auto")
 	s.Put(s.Links, map[string]any{"PartitionKey": "da", "RowKey": "damaged"})
 	run(s, 1, "1 rows are no links, and are not in the export\n", one, "", "export")
 }

@@ -133,6 +133,7 @@ const send = (part, format, dryRun) => api("POST", `api/import?${new URLSearchPa
 
 const says = (text) => { byId("import-says").textContent = text; };
 const failed = () => results.filter(({ problem }) => problem).length;
+const lacking = () => results.filter(({ left }) => left.length).length;
 
 // run sends all parts of the file. It returns whether it was stopped or failed before the end.
 async function run(dryRun) {
@@ -179,6 +180,7 @@ async function run(dryRun) {
   const done = results.length;
   const made = results.filter(({ status }) => status === 201).length;
   says(!done && !stopped ? "" : `${count(done, "link")} ${verb}: ${number(made)} ${dryRun ? "would be made" : "made"}, ${number(done - made - failed())} there already, ${number(failed())} with a problem.`
+    + (lacking() ? ` ${count(lacking(), "link")} ${lacking() === 1 ? "lacks" : "lack"} something that the file has.` : "")
     + (ends ? ` Left are the lines from ${number(ends.first)} to ${number(file.parts.at(-1).last)}.` : ""));
   show();
   const shows = byId("import-links");
@@ -189,12 +191,13 @@ async function run(dryRun) {
   return ends;
 }
 
-const words = ({ status, problem }) => (problem ? `${problem.title}: ${problem.detail}` : status === 201 ? dry ? "would be made" : "made" : "there already");
+const words = ({ status, problem, left }) => (problem ? `${problem.title}: ${problem.detail}` : (status === 201 ? dry ? "would be made" : "made" : "there already")
+  + (left.length ? `; left behind: ${left.join(", ")}` : ""));
 
-// show shows the results, at first those with a problem.
+// show shows the results, at first those with a problem or with something that is left behind.
 function show() {
   byId("import-after").hidden = results.length === 0;
-  const rows = results.filter(({ problem }) => problem || byId("import-all").checked);
+  const rows = results.filter(({ problem, left }) => problem || left.length || byId("import-all").checked);
   byId("import-scroll").hidden = rows.length === 0;
   byId("import-rows").replaceChildren(...rows.slice(0, shown).map((one) => el("tr", {}, el("th", { scope: "row", textContent: number(one.line) }),
     el("td", { textContent: one.alias ?? "" }), el("td", { className: one.problem ? "wrong" : "", textContent: words(one) }))));

@@ -332,6 +332,37 @@ func TestManageImportAndExport(t *testing.T) {
 	look(t, p, "manage-import-narrow")
 }
 
+// The table of results says what links lack, without being asked to show all lines. So does the file
+// of the results.
+func TestManageImportLeavesBehind(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "TABLE_CONNECTION=memory")
+	p := s.manage(t, s.keyOf(t, "ada"))
+	p.GoTo("#/move", "#import-title", "Import")
+	Eval[any](p, find("#import-text")+".value = "+quote(`{"links":[`+
+		`{"slug":"s1","url":"https://example.com/1","password":"x","geo":{"EU":"https://example.com/eu"}},`+
+		`{"slug":"s2","url":"https://example.com/2"}]}`))
+	p.Click("#import-check")
+	p.Await("#import-says", "2 links checked: 2 would be made, 0 there already, 0 with a problem. "+
+		"1 link lacks something that the file has.")
+	p.Await("#import-rows", "would be made; left behind: password, rules")
+	if got := p.Text("#import-rows"); strings.Contains(got, "s2") {
+		t.Errorf("the table has %q", got)
+	}
+	p.Click("#import-go")
+	p.Await("#import-rows", "made; left behind: password, rules")
+	Eval[any](p, `(() => { const make = URL.createObjectURL; URL.createObjectURL = (blob) => { `+
+		`window.saved = blob; return make(blob); }; })()`)
+	p.Click("#import-save")
+	p.Await("#toast", "Saved as a file")
+	if got := Eval[string](p, "window.saved.text()"); !strings.Contains(got,
+		`"made; left behind: password, rules"`) {
+		t.Errorf("the results are %s", got)
+	}
+	p.Width(320)
+	p.Check("what is left behind, narrow")
+}
+
 // Files are read as they are on disk: in their encoding, page after page, and up to a line that was
 // cut. A file that cannot be read says why, and one without a link says that.
 func TestManageReadsFiles(t *testing.T) {

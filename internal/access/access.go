@@ -57,6 +57,8 @@ var (
 	// ErrGuess accompanies ErrInvalid or ErrAmbiguous: the credential is not the admin key and has
 	// the form of no other credential, so it may be a guess of the admin key.
 	ErrGuess = errors.New("it may be a guess of the admin key")
+	// ErrScope: the access token is valid, but lacks the scope of this service.
+	ErrScope = errors.New("the token lacks the scope of this service")
 	// ErrUnavailable: the credential cannot be looked up or checked now.
 	ErrUnavailable = errors.New("the credential cannot be checked now")
 	// ErrUnknownKey: no key has this hash.
@@ -140,7 +142,7 @@ func WithoutLookup(ctx context.Context) context.Context {
 // LookupAllowed reports whether a context allows look-ups: whether it is not from WithoutLookup.
 func LookupAllowed(ctx context.Context) bool { return ctx.Value(withoutLookup{}) == nil }
 
-// Caller returns the sender of a request with these headers. Its errors wrap ErrInvalid,
+// Caller returns the sender of a request with these headers. Its errors wrap ErrInvalid, ErrScope,
 // ErrAmbiguous or ErrUnavailable.
 func (a *Authenticator) Caller(ctx context.Context, h http.Header) (Caller, error) {
 	authorization, apiKey := h.Values("Authorization"), h.Values("X-Api-Key")

@@ -24,11 +24,17 @@ import (
 	"tiney/internal/telemetry"
 )
 
-// OIDCConfig names the OpenID Connect provider whose ID tokens are accepted.
+// OIDCConfig names the OpenID Connect provider whose tokens are accepted.
 type OIDCConfig struct {
-	Issuer    string // exactly as it is in the tokens
-	ClientID  string // the audience that tokens must be for
-	AdminRole string // in the claim "roles", makes a person an admin; "": no role does
+	Issuer   string // exactly as it is in the tokens
+	ClientID string // the audience of ID tokens
+	// APIAudience is the audience of access tokens (RFC 9068), which other programs get for their
+	// users. "": none are accepted.
+	APIAudience string
+	APIScope    string // that access tokens must have; "": they need none
+	// SubjectClaim is the claim that names the owner; "": sub.
+	SubjectClaim string
+	AdminRole    string // in the claim "roles", makes a person an admin; "": no role does
 	// GroupsClaim is the claim with the groups that a person belongs to; "": there are no groups.
 	GroupsClaim string
 	Scopes      string // what signing in asks for, separated by spaces

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -26,10 +27,14 @@ const (
 )
 
 func (p *provider) newParser() *jwt.Parser {
+	audiences := []string{p.ClientID}
+	if p.APIAudience != "" {
+		audiences = append(audiences, p.APIAudience)
+	}
 	return jwt.NewParser(
 		jwt.WithValidMethods([]string{"RS256", "ES256"}),
 		jwt.WithIssuer(p.Issuer),
-		jwt.WithAudience(p.ClientID),
+		jwt.WithAudience(audiences...),
 		jwt.WithExpirationRequired(),
 		jwt.WithIssuedAt(),
 		jwt.WithLeeway(leeway),
@@ -37,7 +42,7 @@ func (p *provider) newParser() *jwt.Parser {
 		jwt.WithStrictDecoding())
 }
 
-// caller returns the person that an ID token identifies.
+// caller returns the person that an ID token or an access token identifies.
 func (p *provider) caller(ctx context.Context, token string) (Caller, error) {
 	claims := jwt.MapClaims{} // a struct would take "Sub" for "sub"
 	var keyErr error
@@ -57,7 +62,7 @@ func (p *provider) caller(ctx context.Context, token string) (Caller, error) {
 	if err := p.checkRecipient(claims); err != nil {
 		return Caller{}, err
 	}
-	subject, _ := claims["sub"].(string)
+	subject, _ := claims[cmp.Or(p.SubjectClaim, "sub")].(string)
 	if subject == "" || len(subject) > maxSubject || !printableASCII(subject) {
 		return Caller{}, fmt.Errorf(
 			"%w: the token's subject is not 1 to %d printable ASCII characters",
@@ -66,6 +71,9 @@ func (p *provider) caller(ctx context.Context, token string) (Caller, error) {
 	owner := p.host + "|" + subject
 	if isGroup(owner) {
 		return Caller{}, fmt.Errorf("%w: the token's subject looks like a group", ErrInvalid)
+	}
+	if p.forAPI(claims) && !p.hasScope(claims) {
+		return Caller{}, ErrScope
 	}
 	return Caller{
 		Owner:  owner,
@@ -145,14 +153,44 @@ func (p *provider) lose(message, reason string) {
 	}
 }
 
-// checkRecipient returns an error unless a token is an ID token for this service (OpenID Connect
-// Core 1.0, section 3.1.3.7). A logout token has the same issuer, audience and subject, and may
-// have the same type, but it has events (OpenID Connect Back-Channel Logout 1.0, section 2.4).
+// forAPI reports whether a token is an access token, by its audience. One that is for the client,
+// too, is judged as an ID token.
+func (p *provider) forAPI(claims jwt.Claims) bool {
+	audiences, _ := claims.GetAudience()
+	return p.APIAudience != "" && slices.Contains(audiences, p.APIAudience) &&
+		!slices.Contains(audiences, p.ClientID)
+}
+
+// hasScope reports whether an access token has the scope that it needs. Entra is asked for a scope
+// by its URI, and writes only what follows the last slash, as scp.
+func (p *provider) hasScope(claims jwt.MapClaims) bool {
+	scope, _ := claims["scope"].(string)
+	text, _ := claims["scp"].(string)
+	scp := strings.Fields(text)
+	list, _ := claims["scp"].([]any)
+	for _, one := range list {
+		word, _ := one.(string)
+		scp = append(scp, word)
+	}
+	if p.APIScope == "" || slices.Contains(scp, p.APIScope) ||
+		slices.Contains(strings.Fields(scope), p.APIScope) {
+		return true
+	}
+	uri, err := url.Parse(p.APIScope)
+	short := p.APIScope[strings.LastIndexByte(p.APIScope, '/')+1:]
+	return err == nil && uri.IsAbs() && short != "" && slices.Contains(scp, short)
+}
+
+// checkRecipient returns an error unless a token is for this service: an access token for its API,
+// or an ID token (OpenID Connect Core 1.0, section 3.1.3.7). A logout token has the same issuer,
+// audience and subject, and may have the same type, but it has events (OpenID Connect Back-Channel
+// Logout 1.0, section 2.4).
 func (p *provider) checkRecipient(claims jwt.MapClaims) error {
 	audiences, _ := claims.GetAudience() // the parser has checked that this service is in it
 	azp, given := claims["azp"]
 	_, logout := claims["events"]
 	switch {
+	case p.forAPI(claims) && !logout:
 	case given && azp != any(p.ClientID):
 		return fmt.Errorf("%w: the token was made for another client", ErrInvalid)
 	case !given && len(audiences) > 1:
@@ -170,10 +208,14 @@ func (p *provider) keysOf(ctx context.Context, t *jwt.Token) ([]jwt.Verification
 		return nil, fmt.Errorf("%w: the token has critical extensions, and none is known here",
 			ErrInvalid)
 	}
-	// Providers also sign logout tokens and access tokens with these keys. Those tokens have
+	// Providers also sign logout tokens and other access tokens with these keys. Those tokens have
 	// another type.
-	if typ, ok := t.Header["typ"].(string); ok && !strings.EqualFold(typ, "JWT") {
-		return nil, fmt.Errorf("%w: the token is no ID token by its type", ErrInvalid)
+	types := []string{"jwt"}
+	if p.forAPI(t.Claims) {
+		types = append(types, "at+jwt", "application/at+jwt")
+	}
+	if typ, ok := t.Header["typ"].(string); ok && !slices.Contains(types, strings.ToLower(typ)) {
+		return nil, fmt.Errorf("%w: the token is none for this service by its type", ErrInvalid)
 	}
 	kid, isText := t.Header["kid"].(string)
 	if _, given := t.Header["kid"]; given && !isText {

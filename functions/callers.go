@@ -92,6 +92,9 @@ func (s *service) caller(ctx context.Context, r *http.Request) (access.Caller, e
 	case tooMany == nil:
 		s.limits.takeBack(access.LimitUnknown, r)
 	}
+	if errors.Is(err, access.ErrScope) {
+		err = scopeProblem(s.OAuth.Scope)
+	}
 	return who, err
 }
 

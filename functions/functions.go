@@ -59,6 +59,7 @@ type Settings struct {
 	CountsKept  int         // for how many days daily counts are kept
 	PublicStats bool        // anyone may read the statistics of the whole service, not only admins
 	MCP         bool        // assistants may call POST /api/mcp
+	OAuth       OAuth       // how these sign people in
 }
 
 // Stores keep what the functions read and write.
@@ -152,7 +153,7 @@ func (s *service) all() []route {
 	}
 	mcp := notFound
 	if s.MCP {
-		mcp = s.identified(access.LimitAPI, s.serveMCP)
+		mcp = s.challenged(s.identified(access.LimitAPI, s.serveMCP))
 	}
 	routes := []route{
 		{function: "home", pattern: "/", serve: s.home},
@@ -161,6 +162,8 @@ func (s *service) all() []route {
 		{function: "redirect", pattern: "GET /robots.txt", serve: robots},
 		{function: "redirect", pattern: "GET /opensearch.xml", serve: s.openSearch},
 		{function: "with-path", pattern: "GET /{alias}/{rest...}", serve: s.redirect},
+		{function: "with-path", pattern: "GET " + metadataPath, serve: s.resource},
+		{function: "with-path", pattern: "GET " + metadataPath + mcpPath, serve: s.resource},
 		{function: "manage", pattern: "GET /manage/{path...}", serve: s.manage, limit: waitTime},
 		{function: "reaper", pattern: "POST /reaper", serve: s.reap, timer: true},
 		{function: "health", pattern: "GET /api/health", serve: s.health},
@@ -199,7 +202,7 @@ func (s *service) all() []route {
 		{pattern: "GET /api/blocked", serve: s.admins(s.listBlocked)},
 		{pattern: "GET /api/admin/cleanup/stats", serve: s.admins(s.reaperStats)},
 		{pattern: "GET /api/openapi.json", serve: s.anyone(s.openAPI)},
-		{pattern: "POST /api/mcp", serve: mcp},
+		{pattern: "POST " + mcpPath, serve: mcp},
 	} {
 		to.function, to.limit = webAPI, cmp.Or(to.limit, waitTime)
 		routes = append(routes, to)

@@ -60,6 +60,8 @@ var toolFunctions = map[string]func(*service, *call) (any, error){
 //go:embed tools.json
 var toolsFile string
 
+const mcpPath = "/api/mcp"
+
 // The revisions of the protocol that are served, newest first.
 var mcpRevisions = []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"}
 

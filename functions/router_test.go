@@ -157,6 +157,7 @@ func TestFunctionFiles(t *testing.T) {
 		case to.timer:
 			want[to.function] = []string{fmt.Sprintf("0 */%d * * * *", int(ReapEvery.Minutes()))}
 		case slices.Contains([]string{"/favicon.ico", "/robots.txt", "/opensearch.xml"}, path),
+			strings.HasPrefix(path, "/.well-known/"),
 			to.function == webAPI && path != "": // by a route with parameters
 		case method == "GET":
 			want[to.function] = []string{path, "get", "head"}

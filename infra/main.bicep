@@ -162,6 +162,19 @@ param oidcGroupsClaim string = ''
 @maxLength(200)
 param oidcScopes string = 'openid profile'
 
+@description('OIDC_API_AUDIENCE: the audience of access tokens, such as those of assistants, which are taken beside ID tokens. Empty: none are. Not oidcClientId.')
+@maxLength(200)
+param oidcApiAudience string = ''
+
+@description('OIDC_API_SCOPE: the scope that an access token must have. Empty: it needs none.')
+@maxLength(200)
+param oidcApiScope string = ''
+
+@description('OIDC_SUBJECT_CLAIM: the claim of a token that names its owner. Another claim makes other owners.')
+@minLength(1)
+@maxLength(200)
+param oidcSubjectClaim string = 'sub'
+
 @description('DELETED_KEEP_SECONDS: how long a deleted link can be restored.')
 @minValue(1)
 @maxValue(31536000)
@@ -511,8 +524,12 @@ var oddInHeader = join(split(toLower(clientAddressHeader), headerName), '')
 var oddInAdminKey = join(split(toLower(adminKey), printable), '')
 var signInNames = join([oidcIssuer, oidcClientId, oidcGroupsClaim], '')
 var oddInSignIn = join(split(toLower(signInNames), printable), '')
+var tokenNames = join([oidcApiScope, oidcSubjectClaim], '')
+var oddInTokens = join(split(toLower(tokenNames), printable), '')
 var scopes = split(oidcScopes, ' ')
+var isAudienceTaken = !empty(oidcApiAudience) && oidcApiAudience == oidcClientId
 var oddInScopes = join(split(toLower(join(scopes, '')), printable), '')
+var oddInAudience = join(split(toLower(oidcApiAudience), concat(printable, [' '])), '')
 var oddInRole = join(split(toLower(oidcAdminRole), concat(printable, [' '])), '')
 var oddInDomainHeader = join(split(toLower(domainHeader), headerName), '')
 var urls = [baseUrl, oidcIssuer, tableSecondary]
@@ -616,6 +633,11 @@ var refused = concat(
   empty(oidcIssuer) != empty(oidcClientId) ? ['oidcIssuer and oidcClientId go together'] : [],
   !empty(oidcIssuer) && isNoIssuer ? ['oidcIssuer begins with https:// and a host'] : [],
   !empty(oddInSignIn) ? ['oidcIssuer, oidcClientId and oidcGroupsClaim are printable ASCII'] : [],
+  !empty(oddInTokens) ? ['oidcApiScope and oidcSubjectClaim are printable ASCII'] : [],
+  !empty(oddInAudience) ? ['oidcApiAudience is printable ASCII'] : [],
+  trim(oidcApiAudience) != oidcApiAudience ? ['oidcApiAudience has no space at its ends'] : [],
+  isAudienceTaken ? ['oidcApiAudience is not oidcClientId'] : [],
+  length(split(oidcApiScope, ['"', '\\'])) > 1 ? ['oidcApiScope has no quote or backslash'] : [],
   !empty(oddInScopes) ? ['oidcScopes are printable ASCII'] : [],
   !contains(scopes, 'openid') ? ['oidcScopes has openid'] : [],
   contains(scopes, '') ? ['oidcScopes has single spaces, none of them at its ends'] : [],
@@ -740,6 +762,9 @@ var settings = {
   OIDC_ADMIN_ROLE: oidcAdminRole
   OIDC_GROUPS_CLAIM: oidcGroupsClaim
   OIDC_SCOPES: oidcScopes
+  OIDC_API_AUDIENCE: oidcApiAudience
+  OIDC_API_SCOPE: oidcApiScope
+  OIDC_SUBJECT_CLAIM: oidcSubjectClaim
   DELETED_KEEP_SECONDS: string(deletedKeepSeconds)
   TOMBSTONE_DAYS: string(tombstoneDays)
   CHANGES_SECONDS: string(changesSeconds)

@@ -103,7 +103,14 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	s.Access.AdminKey = r.adminKey("ADMIN_KEY", s.Address, s.Functions.Rules.Base)
 	s.Functions.LocalOnly = s.Access.AdminKey == developmentKey
 	s.Access.OIDC = r.oidc("OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_ADMIN_ROLE", "OIDC_GROUPS_CLAIM",
-		"OIDC_SCOPES")
+		"OIDC_SCOPES", "OIDC_API_AUDIENCE", "OIDC_API_SCOPE", "OIDC_SUBJECT_CLAIM")
+	if p := s.Access.OIDC; p != nil {
+		s.Functions.OAuth = functions.OAuth{Issuer: p.Issuer, Scope: p.APIScope,
+			Scopes: []string{p.APIScope}}
+		if p.APIScope == "" {
+			s.Functions.OAuth.Scopes = strings.Fields(p.Scopes)
+		}
+	}
 
 	s.ReapLimit = r.duration("GC_MAX_SECONDS", time.Second, 240, 1, 1800)
 	cache := storage.CacheConfig{
@@ -474,7 +481,9 @@ func onThisMachine(address string) bool {
 
 // oidc reads the provider that people sign in with; nil if there is none. A role, a groups claim or
 // scopes without a provider have no effect. They are no error, because the Bicep always sets them.
-func (r *reader) oidc(issuer, client, role, groups, scopes string) *access.OIDCConfig {
+func (r *reader) oidc(
+	issuer, client, role, groups, scopes, audience, scope, subject string,
+) *access.OIDCConfig {
 	c := access.OIDCConfig{
 		Issuer: r.getenv(issuer),
 		ClientID: r.short(client, "", 200, `^[!-~]+$`,
@@ -485,6 +494,15 @@ func (r *reader) oidc(issuer, client, role, groups, scopes string) *access.OIDCC
 			"up to 200 printable ASCII characters without spaces"),
 		Scopes: r.short(scopes, "openid profile", 200, `^([!-~]+ )*openid( [!-~]+)*$`,
 			"up to 200 printable ASCII characters, openid among the scopes, single spaces between"),
+		APIAudience: r.short(audience, "", 200, `^[!-~]([ -~]*[!-~])?$`,
+			"up to 200 printable ASCII characters without spaces at its ends"),
+		APIScope: r.short(scope, "", 200, `^[!#-\[\]-~]+$`,
+			"one word of up to 200 printable ASCII characters without quotes and backslashes"),
+		SubjectClaim: r.short(subject, "sub", 200, `^[!-~]+$`,
+			"up to 200 printable ASCII characters without spaces"),
+	}
+	if c.APIAudience != "" && c.APIAudience == c.ClientID {
+		r.wrong(audience, "must not be the value of %s, whose tokens are ID tokens", client)
 	}
 	switch {
 	case c.Issuer == "" && c.ClientID == "":

@@ -286,7 +286,17 @@ func TestSettings(t *testing.T) {
 				c := s.Access.OIDC
 				return c != nil && c.Issuer == "https://login.example/tenant/v2.0" &&
 					c.ClientID == "an-app" && c.AdminRole == "admin" && c.GroupsClaim == "" &&
-					c.Scopes == "openid profile"
+					c.Scopes == "openid profile" && c.APIAudience == "" && c.SubjectClaim == "sub" &&
+					slices.Equal(s.Functions.OAuth.Scopes, []string{"openid", "profile"})
+			}},
+		"access tokens": {pairs{"OIDC_ISSUER", "https://login.example", "OIDC_CLIENT_ID", "an-app",
+			"OIDC_API_AUDIENCE", "an API", "OIDC_API_SCOPE", "api://x/[a]",
+			"OIDC_SUBJECT_CLAIM", "oid"},
+			func(s Settings) bool {
+				c, o := s.Access.OIDC, s.Functions.OAuth
+				return c.APIAudience == "an API" && c.APIScope == "api://x/[a]" &&
+					c.SubjectClaim == "oid" && o.Issuer == "https://login.example" &&
+					o.Scope == "api://x/[a]" && slices.Equal(o.Scopes, []string{"api://x/[a]"})
 			}},
 		"sign-in on this machine, with a role": {pairs{"OIDC_ISSUER", "http://127.0.0.1:9000",
 			"OIDC_CLIENT_ID", "an-app", "OIDC_ADMIN_ROLE", "link admins"},
@@ -367,6 +377,9 @@ var wrongSettings = map[string]string{
 	"OIDC_ADMIN_ROLE":                       "admin ",
 	"OIDC_GROUPS_CLAIM":                     "my groups",
 	"OIDC_SCOPES":                           "profile groups",
+	"OIDC_API_AUDIENCE":                     "an-api ",
+	"OIDC_API_SCOPE":                        "two words",
+	"OIDC_SUBJECT_CLAIM":                    "my id",
 	"DELETED_KEEP_SECONDS":                  "0",
 	"TOMBSTONE_DAYS":                        "3651",
 	"CHANGES_SECONDS":                       "11",
@@ -488,7 +501,8 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 	}
 	for name, longest := range map[string]int{
 		"SHORTURL_TABLE_NAME": 49, "URLINDEX_TABLE_NAME": 63, "GC_BLOB_LOCK_BLOB": 256, "OIDC_CLIENT_ID": 200,
-		"OIDC_ADMIN_ROLE": 200, "OIDC_GROUPS_CLAIM": 200, "CLIENT_ADDRESS_HEADER": 100,
+		"OIDC_ADMIN_ROLE": 200, "OIDC_GROUPS_CLAIM": 200, "OIDC_API_AUDIENCE": 200,
+		"OIDC_API_SCOPE": 200, "OIDC_SUBJECT_CLAIM": 200, "CLIENT_ADDRESS_HEADER": 100,
 		"DOMAIN_HEADER": 100,
 	} {
 		for length, wrong := range map[int]bool{longest: false, longest + 1: true} {
@@ -557,6 +571,11 @@ func TestWrongAccess(t *testing.T) {
 			"OIDC_CLIENT_ID", "an-app"}, "OIDC_ISSUER must be"},
 		"an issuer with a fragment": {pairs{"OIDC_ISSUER", "https://login.example#x",
 			"OIDC_CLIENT_ID", "an-app"}, "OIDC_ISSUER must be"},
+		"the client as audience": {pairs{"OIDC_ISSUER", "https://login.example", "OIDC_CLIENT_ID",
+			"an-app", "OIDC_API_AUDIENCE", "an-app"}, "OIDC_API_AUDIENCE must not be the value of " +
+			"OIDC_CLIENT_ID"},
+		"a scope with a quote":     {pairs{"OIDC_API_SCOPE", `a"b`}, "OIDC_API_SCOPE must be"},
+		"a scope with a backslash": {pairs{"OIDC_API_SCOPE", `a\b`}, "OIDC_API_SCOPE must be"},
 		"scopes in two steps":      {pairs{"OIDC_SCOPES", "openid  groups"}, "OIDC_SCOPES must be"},
 		"a space after the scopes": {pairs{"OIDC_SCOPES", "openid "}, "OIDC_SCOPES must be"},
 		"scopes alike":             {pairs{"OIDC_SCOPES", "openidx OPENID"}, "OIDC_SCOPES must be"},

@@ -329,7 +329,8 @@ func TestEveryCallWhileStorageHangs(t *testing.T) {
 	n.impaired.Store(int32(frozen))
 	time.Sleep(1100 * time.Millisecond) // readiness is known for a second
 	idle := []string{"showHome", "showManagePage", "getAsset", "getFavicon", "getRobots",
-		"getOpenSearch", "getQrCode", "listDomains", "callMcp", "getCaller", "getHealth", "getOpenApi"}
+		"getOpenSearch", "getProtectedResource", "getProtectedResourceOfMcp", "getQrCode",
+		"listDomains", "callMcp", "getCaller", "getHealth", "getOpenApi"}
 	var all sync.WaitGroup
 	for _, c := range everyCall(t) {
 		all.Go(func() {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -157,6 +156,13 @@ var exchanges = []exchange{
 	{name: "favicon", method: "GET", target: "/favicon.ico", status: 204},
 	{name: "robots", method: "GET", target: "/robots.txt", status: 200,
 		contentType: "text/plain; charset=utf-8", contains: "User-agent: *"},
+	{name: "metadata", method: "GET", target: "/.well-known/oauth-protected-resource",
+		status: 200, contentType: plain, contains: `"resource":"https://tiney.to/api/mcp"`},
+	{name: "metadata of the tools, HEAD", method: "HEAD",
+		target: "/.well-known/oauth-protected-resource/api/mcp", status: 200, contentType: plain},
+	{name: "metadata, OPTIONS", method: "OPTIONS",
+		target: "/.well-known/oauth-protected-resource/api/mcp", status: 405, contentType: problem,
+		hostStatus: 404},
 
 	{name: "new", method: "POST", target: "/api/shorten", body: good, status: 201,
 		contentType: plain, contains: `"longUrl":"https://example.com/?a=1&a=2#<x>"`},
@@ -325,46 +331,57 @@ func (v served) signIn(t *testing.T) {
 	}
 }
 
-// Clients from elsewhere call every tool.
+// clients are those that internal/testing/mcp pins, and the revision of the protocol that each says
+// it got.
+var clients = map[string]string{"@modelcontextprotocol/sdk": "",
+	"@modelcontextprotocol/client": "2026-07-28"}
+
 func (v served) assistants(t *testing.T) {
-	for client, revision := range map[string]string{"@modelcontextprotocol/sdk": "",
-		"@modelcontextprotocol/client": "2026-07-28"} {
-		command := exec.CommandContext(t.Context(), "node", "../mcp/client.mjs", client,
-			v.base+"/api/mcp", adminKey)
-		command.Stderr = os.Stderr
-		out, err := command.Output()
-		var got struct {
-			Protocol     string
-			Capabilities map[string]map[string]any
-			Tools        []string
-			Results      []struct {
-				Tool    string
-				IsError bool
-				Content []struct{ Text string }
-			}
-		}
-		if err == nil {
-			err = json.Unmarshal(out, &got)
-		}
-		if err != nil || got.Protocol != revision || len(got.Tools) != 8 ||
-			got.Capabilities["tools"] == nil || len(got.Capabilities["tools"]) > 0 {
-			t.Errorf("%s: %s, %v", client, out, err)
-			continue
-		}
-		var results []string
-		for _, r := range got.Results {
-			var text struct{ Type string }
-			_ = json.Unmarshal([]byte(r.Content[0].Text), &text)
-			results = append(results, fmt.Sprint(r.Tool, " ", r.IsError, " ", text.Type))
-		}
-		const want = "shorten false \ngetLink false \neditLink false \n" +
-			"editLink true /problems/precondition\nlistLinks false \n" +
-			"getLinkStatistics false \ngetTopLinks false \ndeleteLink false \n" +
-			"restoreLink false \ngetLink true /problems/not-found"
-		if got := strings.Join(results, "\n"); got != want {
-			t.Errorf("%s: got %s\n%s", client, got, out)
+	for client, revision := range clients {
+		v.useTools(t, client, revision, v.base+"/api/mcp", adminKey)
+	}
+}
+
+// useTools lets a client from elsewhere call every tool at an address, with a key, or with "" and a
+// user. It returns the alias of the link that it made.
+func (v served) useTools(t *testing.T, client, revision, address string, who ...string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "node",
+		append([]string{"../mcp/client.mjs", client, address}, who...)...)
+	command.Stderr = t.Output()
+	out, err := command.Output()
+	var got struct {
+		Protocol     string
+		Capabilities map[string]map[string]any
+		Tools        []string
+		Results      []struct {
+			Tool              string
+			IsError           bool
+			Content           []struct{ Text string }
+			StructuredContent struct{ Alias string }
 		}
 	}
+	if err == nil {
+		err = json.Unmarshal(out, &got)
+	}
+	if err != nil || got.Protocol != revision || len(got.Tools) != 8 ||
+		got.Capabilities["tools"] == nil || len(got.Capabilities["tools"]) > 0 {
+		t.Fatalf("%s: %s, %v", client, out, err)
+	}
+	var results []string
+	for _, r := range got.Results {
+		var text struct{ Type string }
+		_ = json.Unmarshal([]byte(r.Content[0].Text), &text)
+		results = append(results, fmt.Sprint(r.Tool, " ", r.IsError, " ", text.Type))
+	}
+	const want = "shorten false \ngetLink false \neditLink false \n" +
+		"editLink true /problems/precondition\nlistLinks false \n" +
+		"getLinkStatistics false \ngetTopLinks false \ndeleteLink false \n" +
+		"restoreLink false \ngetLink true /problems/not-found"
+	if got := strings.Join(results, "\n"); got != want {
+		t.Errorf("%s: got %s\n%s", client, got, out)
+	}
+	return got.Results[0].StructuredContent.Alias
 }
 
 // Clients are distinguished by their addresses, and a forged address in front does not help.

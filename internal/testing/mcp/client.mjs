@@ -1,16 +1,28 @@
 // Calls the tools at a URL as an assistant does, with one of the clients that package.json pins, and
 // prints what it got as JSON: node client.mjs PACKAGE URL KEY
+// Without a KEY it knows nothing but the URL, and USER signs in: node client.mjs PACKAGE URL "" USER
 import { createRequire } from "node:module";
+import { Assistant } from "./assistant.mjs";
 
-const [, , name, url, key] = process.argv;
-const { Client, StreamableHTTPClientTransport } = name === "@modelcontextprotocol/sdk"
-  ? { ...await import(`${name}/client/index.js`), ...await import(`${name}/client/streamableHttp.js`) }
+const [, , name, url, key, user] = process.argv;
+const { Client, StreamableHTTPClientTransport, UnauthorizedError } = name === "@modelcontextprotocol/sdk"
+  ? { ...await import(`${name}/client/index.js`), ...await import(`${name}/client/streamableHttp.js`), ...await import(`${name}/client/auth.js`) }
   : await import(name);
 
 const { version } = createRequire(import.meta.url)(`./node_modules/${name}/package.json`);
+const assistant = new Assistant();
+const transport = () => new StreamableHTTPClientTransport(new URL(url),
+  key ? { requestInit: { headers: { Authorization: `Bearer ${key}` } } } : { authProvider: assistant });
 const client = new Client({ name: "test", version }, { versionNegotiation: { mode: "auto" } }); // of version 2
-await client.connect(new StreamableHTTPClientTransport(new URL(url),
-  { requestInit: { headers: { Authorization: `Bearer ${key}` } } }));
+const first = transport();
+try {
+  await client.connect(first);
+} catch (error) {
+  if (key || !(error instanceof UnauthorizedError)) throw error;
+  const back = await assistant.signIn(user);
+  await first.finishAuth(version < "2" ? back.get("code") : back);
+  await client.connect(transport());
+}
 
 const { tools } = await client.listTools();
 const results = [];

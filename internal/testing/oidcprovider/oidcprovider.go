@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"math/big"
 	"net"
 	"net/http"
@@ -49,7 +50,7 @@ const callback = "http://127.0.0.1/callback"
 
 // Options says which provider a test needs. The zero value is valid.
 type Options struct {
-	// Alg signs ID tokens: RS256 or ES256. "" is RS256, which most providers use.
+	// Alg signs tokens: RS256 or ES256. "" is RS256, which most providers use.
 	Alg  string
 	Life time.Duration // of ID tokens; 0 means an hour
 }
@@ -184,20 +185,20 @@ func (p *Provider) configure(t testing.TB, keys []Key) (port string) {
 		ID           string   `json:"client_id"`
 		RedirectURIs []string `json:"redirect_uris"`
 		Auth         string   `json:"token_endpoint_auth_method"`
-		Alg          string   `json:"id_token_signed_response_alg"`
 	}
 	config := struct {
 		Issuer  string              `json:"issuer"`
 		Keys    []map[string]string `json:"keys"`
+		Alg     string              `json:"alg"`
 		Clients []client            `json:"clients"`
 		Life    int                 `json:"life"` // seconds
-	}{Issuer: p.Issuer(), Life: int(p.options.Life / time.Second)}
+	}{Issuer: p.Issuer(), Alg: p.options.Alg, Life: int(p.options.Life / time.Second)}
 	for _, k := range keys {
 		config.Keys = append(config.Keys, k.JWK(t))
 	}
 	for _, id := range []string{ClientID, OtherClientID} {
 		config.Clients = append(config.Clients,
-			client{id, append([]string{callback}, p.redirects...), "none", p.options.Alg})
+			client{id, append([]string{callback}, p.redirects...), "none"})
 	}
 	must(t, json.NewEncoder(p.input).Encode(config))
 	if !p.output.Scan() {
@@ -257,7 +258,15 @@ func (p *Provider) SignIn(t testing.TB, user string, roles ...string) (idToken s
 // SignInTo is SignIn for another client.
 func (p *Provider) SignInTo(t testing.TB, clientID, user string, roles ...string) (idToken string) {
 	t.Helper()
-	return p.signIn(t, clientID, user, url.Values{"roles": {strings.Join(roles, " ")}})
+	return p.signIn(t, clientID, user, url.Values{"roles": {strings.Join(roles, " ")}}, nil).ID
+}
+
+// AccessToken signs a user in to another client, and returns its access token for a resource, with
+// a scope: "links.read" or "links.write".
+func (p *Provider) AccessToken(t testing.TB, user, resource, scope string) string {
+	t.Helper()
+	return p.signIn(t, OtherClientID, user, url.Values{"roles": {""}},
+		url.Values{"resource": {resource}, "scope": {scope}}).Access
 }
 
 // SignInWith is SignIn for a user with other claims. The provider knows "groups" and "hasgroups",
@@ -266,10 +275,18 @@ func (p *Provider) SignInWith(t testing.TB, user string, claims jwt.MapClaims) (
 	t.Helper()
 	text, err := json.Marshal(claims)
 	must(t, err)
-	return p.signIn(t, ClientID, user, url.Values{"roles": {""}, "claims": {string(text)}})
+	return p.signIn(t, ClientID, user, url.Values{"roles": {""}, "claims": {string(text)}}, nil).ID
 }
 
-func (p *Provider) signIn(t testing.TB, clientID, user string, form url.Values) (idToken string) {
+type tokens struct {
+	ID     string `json:"id_token"`
+	Access string `json:"access_token"`
+}
+
+// signIn fills in the form. parameters replace or join those of the requests.
+func (p *Provider) signIn(
+	t testing.TB, clientID, user string, form, parameters url.Values,
+) (got tokens) {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	must(t, err)
@@ -282,12 +299,14 @@ func (p *Provider) signIn(t testing.TB, clientID, user string, form url.Values) 
 	}}
 	state, verifier := rand.Text(), rand.Text()+rand.Text() // at least 43 characters
 	challenge := sha256.Sum256([]byte(verifier))
-	resp, err := browser.Get(p.Issuer() + "/auth?" + url.Values{
+	begin := url.Values{
 		"client_id": {clientID}, "redirect_uri": {callback}, "response_type": {"code"},
 		"scope": {"openid groups"}, "state": {state},
 		"code_challenge":        {base64.RawURLEncoding.EncodeToString(challenge[:])},
 		"code_challenge_method": {"S256"},
-	}.Encode())
+	}
+	maps.Copy(begin, parameters)
+	resp, err := browser.Get(p.Issuer() + "/auth?" + begin.Encode())
 	must(t, err)
 	body(t, resp, http.StatusOK) // the form
 	form.Set("user", user)
@@ -299,16 +318,15 @@ func (p *Provider) signIn(t testing.TB, clientID, user string, form url.Values) 
 	if got := back.Query().Get("state"); got != state {
 		t.Fatalf("signing in led to %s, without the state", back)
 	}
-	resp, err = browser.PostForm(p.Issuer()+"/token", url.Values{
+	end := url.Values{
 		"client_id": {clientID}, "redirect_uri": {callback}, "grant_type": {"authorization_code"},
 		"code": {back.Query().Get("code")}, "code_verifier": {verifier},
-	})
-	must(t, err)
-	var tokens struct {
-		ID string `json:"id_token"`
 	}
-	must(t, json.Unmarshal(body(t, resp, http.StatusOK), &tokens))
-	return tokens.ID
+	maps.Copy(end, parameters)
+	resp, err = browser.PostForm(p.Issuer()+"/token", end)
+	must(t, err)
+	must(t, json.Unmarshal(body(t, resp, http.StatusOK), &got))
+	return got
 }
 
 func body(t testing.TB, resp *http.Response, status int) []byte {

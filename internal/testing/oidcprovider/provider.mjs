@@ -1,6 +1,6 @@
 // An OpenID Connect provider on a port of this machine.
 //
-// Each line of its input is a configuration, {"issuer", "keys", "clients", "life"}, that takes the place of the one before;
+// Each line of its input is a configuration, {"issuer", "keys", "alg", "clients", "life"}, that takes the place of the one before;
 // its response is a line with the port. It ends with its input, so that it outlives no test. oidcprovider.go runs it.
 
 import { createServer } from "node:http";
@@ -11,14 +11,22 @@ import Provider from "oidc-provider";
 let provider;
 const accounts = new Map(); // what users said of themselves when they signed in, by their subject
 
-const configured = ({ issuer, keys, clients, life }) => new Provider(issuer, {
+const scopes = "links.read links.write"; // of access tokens, which are for any address that a client names
+
+const configured = ({ issuer, keys, alg, clients, life }) => new Provider(issuer, {
   clients,
+  clientDefaults: { id_token_signed_response_alg: alg },
   jwks: { keys },
   ttl: { IdToken: life },
   cookies: { keys: ["not a secret"] },
   pkce: { required: () => true },
   clientBasedCORS: () => true, // pages of the service fetch their tokens from here
-  features: { devInteractions: { enabled: false } },
+  scopes: ["openid", "offline_access", ...scopes.split(" ")], // that clients may register
+  features: {
+    devInteractions: { enabled: false },
+    registration: { enabled: true },
+    resourceIndicators: { getResourceServerInfo: () => ({ scope: scopes, accessTokenFormat: "jwt", jwt: { sign: { alg } } }) },
+  },
   interactions: { url: (_, { uid }) => `/interaction/${uid}` },
   claims: { openid: ["sub", "preferred_username", "roles", "hasgroups"], groups: ["groups"] },
   conformIdTokenClaims: false, // all of them are in the ID token
@@ -26,7 +34,8 @@ const configured = ({ issuer, keys, clients, life }) => new Provider(issuer, {
   // Nobody is asked for consent.
   loadExistingGrant: async ({ oidc }) => {
     const grant = new oidc.provider.Grant({ clientId: oidc.client.clientId, accountId: oidc.session.accountId });
-    grant.addOIDCScope("openid groups");
+    grant.addOIDCScope(`openid groups ${scopes}`);
+    for (const resource of Object.keys(oidc.resourceServers)) grant.addResourceScope(resource, scopes);
     await grant.save();
     return grant;
   },
@@ -41,7 +50,7 @@ async function respond(req, res) {
   const form = new URLSearchParams(await text(req));
   const accountId = form.get("user");
   accounts.set(accountId, { preferred_username: accountId, roles: form.get("roles").split(" ").filter(Boolean), ...JSON.parse(form.get("claims") || "{}") });
-  await provider.interactionFinished(req, res, { login: { accountId } });
+  await provider.interactionFinished(req, res, { login: { accountId }, consent: {} });
 }
 
 const server = createServer((req, res) => respond(req, res).catch((err) => {

@@ -15,7 +15,8 @@ let running = false;
 let stopped = false;
 
 const list = byId("list-rows");
-const boxes = () => [...list.querySelectorAll("[data-part=pick]")];
+const inputs = list.getElementsByTagName("input"); // the browser finds them once, and not at each tick
+const boxes = () => [...inputs];
 const ready = load("./bulk.html").then(() => {
   byId("list-count").parentElement.before(byId("picked"));
   byId("picked-what").addEventListener("change", () => {
@@ -74,7 +75,7 @@ function show() {
   const n = picked().length;
   byId("picked-none").hidden = running;
   const hides = byId("picked").hidden = n === 0 && !running && undoes.length === 0 && !byId("picked-failed").children.length;
-  document.documentElement.toggleAttribute("data-picks", !hides);
+  for (const one of [document.documentElement, byId("list"), byId("toast")]) one.toggleAttribute("data-picks", !hides);
   byId("picked-count").textContent = n === most ? `First ${number(most)} selected` : n ? `${count(n, "link")} selected` : "Nothing is selected";
   offer(n);
   byId("picked-undo").hidden = undoes.length === 0 || running;

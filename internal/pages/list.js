@@ -24,11 +24,15 @@ const hash = (query) => `#/${String(query) && `?${query}`}`;
 
 let left = {}; // where in the list somebody was before opening a link
 
+// leaveList takes the rows out of the document. Otherwise thousands of them make each key press in a
+// form of another view slow.
 export function leaveList(name) {
   left = { query: loaded, name, y: scrollY };
+  list.remove();
 }
 
 const rowOf = (address) => list.querySelector(`.what > [href="${address}"]`);
+const allRows = () => [...list.querySelectorAll("li")];
 
 // goBack returns to that place in the list, and returns false if it does not exist any more.
 export function goBack() {
@@ -40,6 +44,7 @@ export function goBack() {
 }
 
 export function showList(_, query) {
+  byId("list-columns").after(list);
   for (const field of filters.elements) if (field.name) field.value = query.getAll(field.name).join(", ");
   offerFilters();
   if (loaded !== String(query) || links.length <= screenful) load(query); // otherwise more links were asked for, and stay
@@ -141,7 +146,7 @@ async function load(query, more = false, focuses = false) {
 // new rows.
 function add(page, query, fresh) {
   const rows = page.items.map(row);
-  const held = document.activeElement.closest("#list-rows > li")?.querySelector("a").hash;
+  const held = document.activeElement.closest("#list-rows li")?.querySelector("a").hash;
   const y = scrollY;
   searched = (fresh ? 0 : searched) + (page.searched ?? 0);
   links = fresh ? page.items : [...links, ...page.items];
@@ -149,8 +154,13 @@ function add(page, query, fresh) {
   loaded = String(query);
   asOf = page.asOfUtc ?? null;
   complete = page.complete ?? true;
-  if (fresh) list.replaceChildren(...rows);
-  else list.append(...rows);
+  if (fresh) list.replaceChildren();
+  // Each time that a browser draws, it looks at all parts that may be out of sight. Rows are too many.
+  for (let i = 0; i < rows.length; i += 25) {
+    const part = el("ul", { className: "rows", role: "none" }, ...rows.slice(i, i + 25));
+    part.style.setProperty("--rows", part.children.length);
+    list.append(part);
+  }
   list.hidden = byId("list-columns").hidden = links.length === 0;
   if (fresh) list.dispatchEvent(new Event("fresh"));
   if (!asOf) for (let i = 0; i < page.items.length; i += 100) readClicks(page.items.slice(i, i + 100).map(nameOf));
@@ -265,7 +275,7 @@ list.addEventListener("click", async ({ target }) => {
   const button = target.closest("button[data-do]");
   if (!button) return;
   const li = button.closest("li");
-  const link = links[[...list.children].indexOf(li)];
+  const link = links[allRows().indexOf(li)];
   const what = button.dataset.do;
   if (what === "menu") return openMenu(li, !li.classList.contains("open"));
   if (what === "copy") return copy(link.shortUrl);
@@ -285,8 +295,9 @@ document.addEventListener("click", ({ target }) => { if (!target.closest(".open"
 
 // The arrow keys lead to the same place in the row above or below.
 list.addEventListener("keydown", (event) => {
-  const li = event.target.closest("#list-rows > li");
-  const other = { ArrowUp: li?.previousElementSibling, ArrowDown: li?.nextElementSibling }[event.key];
+  const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+  const all = step ? allRows() : [];
+  const other = all[all.indexOf(event.target.closest("li")) + step];
   if (!other) return;
   event.preventDefault();
   const { part, do: what } = event.target.dataset;
@@ -315,7 +326,8 @@ async function readClicks(names) {
   } catch { /* a list without them */ }
   const read = new Map(items.map((item) => [nameOf(item), item.clicks]));
   for (const name of names) clicked.set(name, read.get(name) ?? clicked.get(name) ?? null);
-  for (const [i, link] of links.entries()) showClicks(list.children[i].querySelector(".clicks"), link);
+  const all = allRows();
+  for (const [i, link] of links.entries()) if (names.includes(nameOf(link))) showClicks(all[i].querySelector(".clicks"), link);
 }
 
 function showClicks(where, link) {
@@ -337,7 +349,7 @@ export function changed(link) {
     return;
   }
   links[at] = { ...links[at], ...link };
-  const [was, is] = [list.children[at], row(links[at])];
+  const [was, is] = [allRows()[at], row(links[at])];
   is.querySelector("[data-part=pick]").checked = was.querySelector("[data-part=pick]").checked;
   was.replaceWith(is);
 }

@@ -155,7 +155,7 @@ func TestNothingMovesWhileItLoads(t *testing.T) {
 	p.Press(ada + kb.Enter)
 	p.Await("#claims-title", "can be yours")
 	for view, ready := range map[string]string{
-		"/manage#/": "#list-rows > li", "/manage#/link/one03": "#stats .empty"} {
+		"/manage#/": "#list-rows li", "/manage#/link/one03": "#stats .empty"} {
 		p.Open(s.url + "/robots.txt")
 		p.Open(s.url + view)
 		p.AwaitTrue("Boolean(" + find(ready) + "?.checkVisibility())")

@@ -851,16 +851,20 @@ func TestManageKeys(t *testing.T) {
 	}
 
 	admin := s.manage(t, adminKey)
-	admin.GoTo("#/keys", "#keys-rows", "ada ·")
+	admin.GoTo("#/keys", "#keys-rows", "owner ada · read and write · ")
 	admin.Fill("#key-name", "of Bob's")
 	admin.Click("#key-make")
 	admin.Await("#key-owner-error", "Name the owner")
 	admin.Check("an admin's keys")
+	if admin.box(`[for="key-expires"]`)[2] > 30 ||
+		admin.box("#key-access")[1]-admin.box("#key-access")[0] < 160 {
+		t.Error("a label of the form has two lines, or its fields are too narrow")
+	}
 	admin.Fill("#key-owner", "bob")
 	Eval[any](admin, find("#key-expires")+`.value = "2040-05-06T07:08"`)
 	Eval[any](admin, find("#key-access")+`.value = "read"`)
 	admin.Click("#key-make")
-	admin.Await("#keys-rows", "bob · read only · ")
+	admin.Await("#keys-rows", "owner bob · read only · ")
 	if got := s.as(t, admin.Text("#new-key-text"), "GET", "/api/me", ""); got["owner"] != "bob" {
 		t.Errorf("the key is %v's", got)
 	}

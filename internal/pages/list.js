@@ -293,6 +293,17 @@ function closeMenu() {
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") closeMenu(); });
 document.addEventListener("click", ({ target }) => { if (!target.closest(".open")) openMenu(null, false); });
 
+// While the focus is in this view, but in no field, "/" leads to the search, and "c" to a new link.
+// People who dictate would press such keys by accident, if they worked everywhere.
+byId("list").addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("select, input:not([type=checkbox])")) return;
+  const target = { "/": byId("q"), c: byId("list").querySelector(".head > a") }[event.key];
+  if (!target) return;
+  event.preventDefault();
+  target.focus();
+  if (target.href) target.click();
+});
+
 // The arrow keys lead to the same place in the row above or below.
 list.addEventListener("keydown", (event) => {
   const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];

@@ -318,3 +318,42 @@ func TestManageKeyboard(t *testing.T) {
 	p.Await("#signin-says", "You are signed out")
 	p.wantFocus("key")
 }
+
+// The list has keys of its own, and the row that was just ticked is in sight at 200 %.
+func TestKeysOfTheList(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "TABLE_CONNECTION=memory")
+	ada := s.keyOf(t, "ada")
+	for i := range 30 {
+		s.put(t, ada, fmt.Sprintf("one%02d", i), `,"tags":["tag"]`)
+	}
+	p := s.manage(t, ada)
+	p.to("#list-rows [data-part=pick]")
+	p.Press("/")
+	p.wantFocus("q")
+	p.Press("c") // text, here
+	p.Await("#list-empty", "No links match")
+	p.Fill("#q", "")
+	p.Await("#list-count", "30 links")
+	p.AwaitTrue("!" + find("#list-rows") + ".ariaBusy")
+	p.to("#list-rows li:nth-child(25) [data-part=open]")
+	p.Press(kb.ArrowDown) // to the next part of the list
+	p.AwaitTrue(`document.activeElement.matches("ul + ul li:first-child [data-part=open]")`)
+	p.Press(kb.ArrowUp)
+	p.AwaitTrue(`document.activeElement.matches("li:nth-child(25) [data-part=open]")`)
+	p.Press("c")
+	p.wantFocus("longUrl")
+	p.GoTo("#/", "#list-count", "30 links")
+
+	p.Size(640, 400)
+	for i := 2; i < 12; i++ {
+		p.to(fmt.Sprintf("#list-rows li:nth-child(%d) [data-part=pick]", i))
+		p.Press(" ")
+		p.Await("#picked-count", fmt.Sprintf("%d link", i-1))
+		p.drawn()
+		if !Eval[bool](p, `document.activeElement.closest("li").getBoundingClientRect().bottom <= `+
+			find("#picked")+`.getBoundingClientRect().top + 1`) {
+			t.Errorf("row %d is below the bar", i)
+		}
+	}
+}

@@ -29,7 +29,7 @@ export async function showKeys() {
 
 function keyRow(key) {
   const own = used(key);
-  const about = [own && "the key you are using", me.admin && key.owner && `owner ${ownerText(key.owner)}`, key.access === "read" ? "read only" : "read and write", `ends in ${key.last4}`, key.createdAtUtc && `made ${time(key.createdAtUtc)}${key.createdBy && key.createdBy !== key.owner ? ` by ${ownerText(key.createdBy)}` : ""}`,
+  const about = [own && "the key you are using", me.admin && key.owner && `owner ${key.owner}`, key.access === "read" ? "read only" : "read and write", `ends in ${key.last4}`, key.createdAtUtc && `made ${time(key.createdAtUtc)}${key.createdBy && key.createdBy !== key.owner ? ` by ${ownerText(key.createdBy)}` : ""}`,
     key.lastUsedOn ? `last used on ${key.lastUsedOn} (UTC)` : "never used", key.expiresAtUtc ? `expires ${time(key.expiresAtUtc)}` : "never expires"];
   const revoke = el("button", { type: "button", textContent: "Revoke", ariaLabel: `Revoke ${key.name}` });
   const sure = el("button", { type: "button", className: "delete", textContent: own ? "Revoke and sign out" : "Revoke for good", ariaLabel: `${own ? "Revoke and sign out" : "Revoke for good"}: ${key.name}`, hidden: true });

@@ -80,7 +80,7 @@ func (s *service) bulk(c *call) (any, error) {
 		for i, request := range requests {
 			var l link.Link
 			var created bool
-			wish, err := s.parseWish(request, c.who)
+			wish, err := s.parseWish(c.ctx, request, c.who)
 			switch {
 			case err != nil:
 			case c.ctx.Err() != nil:

@@ -42,7 +42,7 @@ func (s *service) editSome(c *call, requests []jsontext.Value) []bulkResult {
 	begun := make([]*callerEdit, len(requests)) // nil: it is refused
 	var edits []link.Edit
 	for i, request := range requests {
-		e, err := s.parseBulkEdit(request, c.who)
+		e, err := s.parseBulkEdit(c.ctx, request, c.who)
 		if err == nil && c.ctx.Err() != nil {
 			err = errTimeUp
 		}
@@ -74,7 +74,9 @@ func (s *service) editSome(c *call, requests []jsontext.Value) []bulkResult {
 }
 
 // parseBulkEdit decodes a caller's request to edit a link.
-func (s *service) parseBulkEdit(body []byte, who access.Caller) (*callerEdit, error) {
+func (s *service) parseBulkEdit(
+	ctx context.Context, body []byte, who access.Caller,
+) (*callerEdit, error) {
 	if len(body) > maxBody {
 		return nil, tooLargeProblem(maxBody)
 	}
@@ -100,7 +102,7 @@ func (s *service) parseBulkEdit(body []byte, who access.Caller) (*callerEdit, er
 	case request.Restore:
 		change = s.restoring(who)
 	default:
-		if change, err = s.patching(who, request.editRequest); err != nil {
+		if change, err = s.patching(ctx, who, request.editRequest); err != nil {
 			return nil, err
 		}
 	}

@@ -20,8 +20,12 @@ func (s *service) click(r *http.Request, d decision) {
 	private := slices.Contains(r.Header["Sec-Gpc"], "1")
 	if s.CountClicks == clicks.ModeFull && !k.Bot && !private {
 		address := s.Addresses.Of(r)
+		referrer := first(r.Header["Referer"])
+		if d.link.Guarded() && s.fromHere(referrer) { // its page sends the form
+			referrer = ""
+		}
 		k.Names = [clicks.Dimensions]string{
-			clicks.Referrers: clicks.Referrer(first(r.Header["Referer"])),
+			clicks.Referrers: clicks.Referrer(referrer),
 			clicks.Countries: clicks.Country(address),
 			clicks.Browsers:  agent.Browser,
 			clicks.Systems:   agent.System,

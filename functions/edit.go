@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"context"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -21,6 +22,8 @@ type editRequest struct {
 	StatusCode optional[integer]        `json:"statusCode"`
 	Forward    optional[forwarded]      `json:"forward"`
 	Rules      optional[formats.Rules]  `json:"rules"`
+	Password   optional[string]         `json:"password"`
+	MaxOpens   optional[integer]        `json:"maxOpens"`
 	Disabled   optional[bool]           `json:"disabled"`
 	Title      optional[string]         `json:"title"`
 	Tags       optional[tags]           `json:"tags"`
@@ -42,7 +45,7 @@ func (s *service) editLink(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	change, err := s.patching(c.who, request)
+	change, err := s.patching(c.ctx, c.who, request)
 	if err != nil {
 		return nil, err
 	}
@@ -50,8 +53,10 @@ func (s *service) editLink(c *call) (any, error) {
 	return s.viewVersion(l), err
 }
 
-// patching returns the change that a caller asks for.
-func (s *service) patching(who access.Caller, request editRequest) (changeFunc, error) {
+// patching returns the change that a caller asks for. It hashes a password as long as ctx allows.
+func (s *service) patching(
+	ctx context.Context, who access.Caller, request editRequest,
+) (changeFunc, error) {
 	patch, err := request.patch()
 	if err != nil {
 		return nil, err
@@ -60,6 +65,13 @@ func (s *service) patching(who access.Caller, request editRequest) (changeFunc, 
 		return nil, err
 	}
 	now := s.Now()
+	if patch.Password != nil && *patch.Password != "" {
+		hash, err := s.passwords.Hash(ctx, *patch.Password)
+		if err != nil {
+			return nil, passwordBusyProblem
+		}
+		patch.Password = &hash
+	}
 	return func(l link.Link) (link.Link, error) {
 		by := actor(who, l)
 		// An admin who disables a link and gives it to somebody else takes it down.
@@ -68,8 +80,9 @@ func (s *service) patching(who access.Caller, request editRequest) (changeFunc, 
 	}, nil
 }
 
-// patch returns the changes that the request asks for. A null removes the title, the tags, the
-// rules, the gone URL, the start or the end, and resets the status code to the default.
+// patch returns the changes that the request asks for, with a password in NFC. A null removes the title, the tags, the
+// rules, the gone URL, the password, the limit of openings, the start or the end, and resets the
+// status code to the default.
 func (b editRequest) patch() (link.Patch, error) {
 	p := link.Patch{LongURL: b.LongURL.value, Disabled: b.Disabled.value, Owner: b.Owner.value}
 	switch {
@@ -106,6 +119,21 @@ func (b editRequest) patch() (link.Patch, error) {
 	}
 	if b.Rules.given {
 		p.Rules = (*[]link.TargetRule)(orDefault(b.Rules.value, nil))
+	}
+	if b.Password.given {
+		if p.Password = orDefault(b.Password.value, ""); b.Password.value != nil {
+			password, err := link.NormalPassword(*p.Password)
+			if err != nil {
+				return p, err
+			}
+			p.Password = &password
+		}
+	}
+	if err := checkMaxOpens(b.MaxOpens.value); err != nil {
+		return p, err
+	}
+	if b.MaxOpens.given {
+		p.MaxOpens = orDefault((*int64)(b.MaxOpens.value), 0)
 	}
 	if b.Title.given {
 		p.Title = orDefault(b.Title.value, "")

@@ -99,10 +99,11 @@ type service struct {
 	document        func() (text, etag string) // of OpenAPI
 	tools           func() http.Handler        // of MCP
 
-	limits  *limits
-	large   largeCalls
-	drawing chan struct{} // a semaphore; limits how many QR codes are drawn at once
-	checks  checks
+	limits    *limits
+	passwords *access.Passwords
+	large     largeCalls
+	drawing   chan struct{} // a semaphore; limits how many QR codes are drawn at once
+	checks    checks
 
 	forwardingKnown atomic.Bool // noteForwarding knows the kind of the Functions host
 }
@@ -120,8 +121,9 @@ func New(c Config) http.Handler {
 		document: newDocument(c.Rules.Base, c.Version),
 		limits: &limits{
 			Limits: access.NewLimits(c.Rates, c.Now), addresses: c.Addresses, log: c.Log},
-		large:   largeCalls{owners: map[string]bool{}},
-		drawing: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		passwords: access.NewPasswords(),
+		large:     largeCalls{owners: map[string]bool{}},
+		drawing:   make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
 	// Make the home page once: the Functions host requests it every 25 ms while it waits for the
 	// handler.
@@ -183,6 +185,7 @@ func (s *service) all() []route {
 		{pattern: "GET /api/links/{alias}/history", serve: s.owners(s.linkHistory)},
 		{pattern: "GET /api/links/{alias}/stats", serve: s.holders(s.linkStats)},
 		{pattern: "GET /api/links/{alias}/qr", serve: s.public(s.qr)},
+		{pattern: "POST /api/links/{alias}/open", serve: s.open},
 		{pattern: "GET /api/aliases/{alias}", serve: s.owners(s.freeAlias)},
 		{pattern: "GET /api/tags", serve: s.owners(s.listTags)},
 		{pattern: "GET /api/domains", serve: s.owners(s.listDomains)},

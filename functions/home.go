@@ -75,8 +75,7 @@ func (s *service) shortenForm(ctx context.Context, w http.ResponseWriter, r *htt
 	}
 	values, err := url.ParseQuery(string(body))
 	if err != nil {
-		return badRequest("body", "Invalid body",
-			"The form is not valid: check its percent-encoding.", "")
+		return badFormProblem
 	}
 	f := pages.Form{
 		LongURL:  strings.TrimSpace(values.Get("longUrl")),
@@ -130,6 +129,9 @@ var crossSiteProblem = newProblem(http.StatusForbidden, "cross-site",
 	"Another website had your browser send this form, so no link was made. "+
 		"To make one, open the page of this service itself, "+
 		"at the address that its short URLs begin with.")
+
+var badFormProblem = badRequest("body", "Invalid body",
+	"The form is not valid: check its percent-encoding.", "")
 
 var formTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type", "Send a form",
 	"The body must be a form: send it with the header Content-Type: "+

@@ -30,6 +30,9 @@ type linkView struct {
 	StartsAt   *string    `json:"startsAtUtc"`
 	GoneURL    *string    `json:"goneUrl"`
 	Rules      []ruleView `json:"rules"`
+	Password   bool       `json:"password"`
+	MaxOpens   *int       `json:"maxOpens"`
+	OpensLeft  *int       `json:"opensLeft"`
 	*clicksView
 }
 
@@ -46,7 +49,7 @@ func viewTotal(t clicks.Total) *clicksView {
 }
 
 func (s *service) viewLink(l link.Link) linkView {
-	return linkView{
+	v := linkView{
 		summary:    s.summarize(l),
 		UpdatedAt:  formatTime(l.UpdatedAt),
 		StatusCode: cmp.Or(l.StatusCode, link.DefaultStatusCode),
@@ -61,7 +64,21 @@ func (s *service) viewLink(l link.Link) linkView {
 		StartsAt:   formatTime(l.StartsAt),
 		GoneURL:    orNull(string(l.GoneURL)),
 		Rules:      viewRules(l.Rules),
+		Password:   l.Password != "",
+		MaxOpens:   numberOrNull(l.MaxOpens),
 	}
+	if l.MaxOpens > 0 {
+		v.OpensLeft = &l.OpensLeft
+	}
+	return v
+}
+
+// numberOrNull returns a number for a response: nil, which becomes null, for zero.
+func numberOrNull(n int) *int {
+	if n == 0 {
+		return nil
+	}
+	return &n
 }
 
 // versioned is a link with its ETag, which HTTP has as a header.
@@ -76,7 +93,8 @@ func (s *service) viewVersion(l link.Link) versioned {
 
 func (v versioned) respond(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("ETag", v.ETag)
-	if (r.Method == http.MethodGet || r.Method == http.MethodHead) && notModified(r, v.ETag) {
+	if (r.Method == http.MethodGet || r.Method == http.MethodHead) && notModified(r, v.ETag) &&
+		v.MaxOpens == nil { // openings do not change its ETag
 		w.Header().Set("Cache-Control", "no-store")
 		w.WriteHeader(http.StatusNotModified)
 		return

@@ -126,14 +126,16 @@ func TestALink(t *testing.T) {
 			`"expiresAtUtc":"` + ends +
 			`","updatedAtUtc":null,"statusCode":301,"forward":[],"disabled":false,"shared":false,` +
 			`"locked":false,"deletedAtUtc":null,"title":"Ann's <title>","tags":["b","a"],` +
-			`"owner":"ann","startsAtUtc":null,"goneUrl":null,"rules":[]}`},
+			`"owner":"ann","startsAtUtc":null,"goneUrl":null,"rules":[],"password":false,` +
+			`"maxOpens":null,"opensLeft":null}`},
 		{token, "nobodys", `{"alias":"nobodys","domain":"tiney.to",` +
 			`"shortUrl":"https://tiney.to/nobodys",` +
 			`"longUrl":"https://example.com/nobody","createdAtUtc":"` + created + `",` +
 			`"expiresAtUtc":"` + ends +
 			`","updatedAtUtc":null,"statusCode":302,"forward":[],"disabled":false,"shared":false,` +
 			`"locked":false,"deletedAtUtc":null,"title":null,"tags":[],"owner":null,` +
-			`"startsAtUtc":null,"goneUrl":null,"rules":[]}`},
+			`"startsAtUtc":null,"goneUrl":null,"rules":[],"password":false,` +
+			`"maxOpens":null,"opensLeft":null}`},
 	} {
 		w := r.as(test.who, "GET", "/api/links/"+test.alias, "")
 		if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != test.want ||

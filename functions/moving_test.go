@@ -470,7 +470,8 @@ func TestExport(t *testing.T) {
 		`"updatedAtUtc":null,"statusCode":307,"disabled":true,"shared":false,`+
 		`"deletedAtUtc":null,"title":"=1+1","tags":["a"],"owner":"ann","clicks":5,"bots":2,`+
 		`"lastClickAtUtc":%[1]q,"domain":null,"forward":[],"locked":false,`+
-		`"startsAtUtc":null,"goneUrl":null,"rules":[]}`, at)
+		`"startsAtUtc":null,"goneUrl":null,"rules":[],"password":false,"maxOpens":null,`+
+		`"opensLeft":null,"expiresAtUtcKept":null,"passwordHash":null}`, at)
 	lines, pages := r.exported("ann", "/api/export?format=ndjson")
 	if pages != 1 || len(lines) != 2 || strings.TrimSpace(lines[0]) != want ||
 		!strings.Contains(lines[1], `"ended"`) {

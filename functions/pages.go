@@ -11,9 +11,14 @@ import (
 
 // writePage responds with a page. The page may call these origins besides the service's own.
 func writePage(w http.ResponseWriter, status int, page []byte, origins ...string) {
+	writePageUnder(w, status, page, pages.PolicyWith(origins...))
+}
+
+// writePageUnder responds with a page under a Content-Security-Policy.
+func writePageUnder(w http.ResponseWriter, status int, page []byte, policy string) {
 	setHeaders(w, "text/html; charset=utf-8")
 	h := w.Header()
-	h.Set("Content-Security-Policy", pages.PolicyWith(origins...))
+	h.Set("Content-Security-Policy", policy)
 	if h.Get("Referrer-Policy") == "" {
 		h.Set("Referrer-Policy", "no-referrer")
 	}

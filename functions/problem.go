@@ -133,8 +133,8 @@ var (
 	notDeletedProblem = newProblem(http.StatusConflict, "link-not-deleted", "Nothing to restore",
 		"This link is not deleted, or was deleted too long ago to be restored.")
 	sharedProblem = newProblem(http.StatusConflict, "link-shared", "This link is shared",
-		"Others were given this link too, and rely on it: its long URL, rules and goneUrl stay, "+
-			"and it cannot start at another time, end earlier, be disabled, enabled or deleted. "+
+		"Others were given this link too, and rely on it: its long URL, rules, goneUrl, password and "+
+			"maxOpens stay, and it cannot start at another time, end earlier, be disabled, enabled or deleted. "+
 			"An admin can do that.")
 	preconditionProblem = newProblem(http.StatusPreconditionFailed, "precondition",
 		"The link is not what you expect",
@@ -238,6 +238,8 @@ var fieldKinds = map[string]struct{ kind, title string }{
 	"startsAtUtc":      {"starts-at-utc", "Invalid start"},
 	"rules":            {"rules", "Invalid rules"},
 	"goneUrl":          {"gone-url", "Invalid URL for after the end"},
+	"password":         {"password", "Invalid password"},
+	"maxOpens":         {"max-opens", "Invalid number of openings"},
 	"alias":            {"alias", "Invalid alias"},
 	"statusCode":       {"status-code", "Invalid status code"},
 	"title":            {"title", "Invalid title"},

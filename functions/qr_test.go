@@ -185,22 +185,31 @@ func TestQRsAtOnceTakeLittleMemory(t *testing.T) {
 }
 
 // drawMany draws 60 large codes at once, and returns by how much the heap grows, in bytes.
-func (r *rig) drawMany(t *testing.T) (most uint64) {
+func (r *rig) drawMany(t *testing.T) uint64 {
+	var drawn atomic.Int64
+	most := heapOf(60, func() {
+		w := r.get("/api/links/" + strings.Repeat("a", link.MaxAliasLength) +
+			"/qr?format=png&size=2000&margin=0&level=H")
+		if w.Code == 200 {
+			drawn.Add(1)
+		} else { // the request's time was over before its turn came
+			wantProblem(t, w, 503, "busy", "")
+		}
+	})
+	if drawn.Load() == 0 {
+		t.Error("none is drawn")
+	}
+	return most
+}
+
+// heapOf returns by how much the heap grows, at most, while many callers do something at once.
+func heapOf(callers int, do func()) (most uint64) {
 	var before, now runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	var all sync.WaitGroup
-	var drawn atomic.Int64
-	for range 60 {
-		all.Go(func() {
-			w := r.get("/api/links/" + strings.Repeat("a", link.MaxAliasLength) +
-				"/qr?format=png&size=2000&margin=0&level=H")
-			if w.Code == 200 {
-				drawn.Add(1)
-			} else { // the request's time was over before its turn came
-				wantProblem(t, w, 503, "busy", "")
-			}
-		})
+	for range callers {
+		all.Go(do)
 	}
 	done := make(chan struct{})
 	go func() {
@@ -209,19 +218,15 @@ func (r *rig) drawMany(t *testing.T) (most uint64) {
 	}()
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
-	for drawing := true; drawing; {
+	for {
 		select {
 		case <-done:
-			drawing = false
+			return most - min(most, before.HeapAlloc)
 		case <-ticker.C:
 			runtime.ReadMemStats(&now)
 			most = max(most, now.HeapAlloc)
 		}
 	}
-	if drawn.Load() == 0 {
-		t.Error("none is drawn")
-	}
-	return most - min(most, before.HeapAlloc)
 }
 
 func TestBelowAPI(t *testing.T) {

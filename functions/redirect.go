@@ -20,11 +20,14 @@ import (
 func (s *service) redirect(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	q := s.parse(r)
 	d, err := s.decide(ctx, r, q)
-	if q.preview {
+	if q.preview && err != error(guardedProblem) {
 		return s.preview(ctx, w, r, d, err)
 	}
-	if !d.at.IsZero() {
+	if !d.at.IsZero() && !q.preview {
 		s.Metrics.RedirectDuration.Observe(d.took)
+	}
+	if err == error(guardedProblem) {
+		return s.guard(w, r, d.link)
 	}
 	if err != nil {
 		return s.refuse(ctx, w, r, q, d, err)
@@ -95,6 +98,12 @@ func (s *service) decide(ctx context.Context, r *http.Request, q asked) (d decis
 	}
 	if p := notLive(d.link, d.at); p != nil {
 		return d, p
+	}
+	if d.link.Guarded() {
+		if d.target, err = s.target(r, d.link, q); err == nil {
+			err = guardedProblem
+		}
+		return d, err
 	}
 	to := d.link
 	if len(to.Rules) > 0 {

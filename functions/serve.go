@@ -146,7 +146,7 @@ func logProblem(log *slog.Logger, p *problem, err error) {
 		log.Debug("credentials refused", "error", err) // helps to set up a provider
 	case p == uncheckedProblem && !errors.Is(err, link.ErrUnavailable):
 		log.Warn(telemetry.LogProviderUnavailable, "error", err)
-	case p == busyProblem, p == computingProblem:
+	case p.limit == telemetry.LimitBusy, p == computingProblem:
 	case p.Status == http.StatusServiceUnavailable:
 		log.Warn(telemetry.LogStorageUnavailable, "error", err)
 	case p.Status >= 500:

@@ -22,6 +22,8 @@ type shortenRequest struct {
 	StatusCode *integer      `json:"statusCode"`
 	Forward    forwarded     `json:"forward"`
 	Rules      formats.Rules `json:"rules"`
+	Password   *string       `json:"password"`
+	MaxOpens   *integer      `json:"maxOpens"`
 	Title      string        `json:"title"`
 	Tags       tags          `json:"tags"`
 	Owner      *string       `json:"owner"`
@@ -45,6 +47,8 @@ type made struct {
 	StartsAt **string   `json:"startsAtUtc,omitzero"`
 	GoneURL  **string   `json:"goneUrl,omitzero"`
 	Rules    []ruleView `json:"rules,omitzero"`
+	Password *bool      `json:"password,omitzero"`
+	MaxOpens **int      `json:"maxOpens,omitzero"`
 }
 
 func (s *service) viewMade(l link.Link, wish link.Wish) made {
@@ -60,6 +64,9 @@ func (s *service) viewMade(l link.Link, wish link.Wish) made {
 	}
 	if wish.Rules != nil {
 		m.Rules = viewRules(l.Rules)
+	}
+	if l.Guarded() || wish.Password != nil || wish.MaxOpens != nil { // also one that was there
+		m.Password, m.MaxOpens = new(l.Password != ""), new(numberOrNull(l.MaxOpens))
 	}
 	return m
 }
@@ -99,7 +106,7 @@ func (s *service) shorten(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	wish, err := s.parseWish(body, c.who)
+	wish, err := s.parseWish(c.ctx, body, c.who)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +130,8 @@ func (s *service) create(
 	ctx context.Context, wish link.Wish, who access.Caller,
 ) (l link.Link, created bool, token string, err error) {
 	if len(wish.Forward) > 0 || wish.StartsAt != nil || wish.GoneURL != nil ||
-		len(wish.Rules) > 0 || wish.Domain != "" && s.DomainsOwnersOnly {
+		len(wish.Rules) > 0 || wish.Password != nil || wish.MaxOpens != nil ||
+		wish.Domain != "" && s.DomainsOwnersOnly {
 		if err := needOwner(who); err != nil {
 			return l, false, "", err
 		}
@@ -151,8 +159,32 @@ func (s *service) create(
 	return l, true, token, nil
 }
 
-// parseWish decodes a caller's request to shorten.
-func (s *service) parseWish(body []byte, who access.Caller) (link.Wish, error) {
+// hashFor returns the hash of a password for a link. Where the link that the index names has that
+// password, it is that link's hash, by which the store finds out that the link will do.
+func (s *service) hashFor(ctx context.Context, wish link.Wish, password string) (*string, error) {
+	if wish.Alias == nil {
+		l, err := s.Links.Indexed(ctx, link.Link{Name: wish.Domain.Name(""), Owner: wish.Owner,
+			LongURL: wish.LongURL})
+		if err != nil && !errors.Is(err, link.ErrNotFound) && !errors.Is(err, link.ErrDamaged) {
+			return nil, err
+		}
+		if match, err := s.passwords.Match(ctx, l.Password, password, nil); err != nil {
+			return nil, passwordBusyProblem
+		} else if match {
+			return &l.Password, nil
+		}
+	}
+	hash, err := s.passwords.Hash(ctx, password)
+	if err != nil {
+		return nil, passwordBusyProblem
+	}
+	return &hash, nil
+}
+
+// parseWish decodes a caller's request to shorten. It hashes a password as long as ctx allows.
+func (s *service) parseWish(
+	ctx context.Context, body []byte, who access.Caller,
+) (link.Wish, error) {
 	if len(body) > maxBody { // of a bulk
 		return link.Wish{}, tooLargeProblem(maxBody)
 	}
@@ -167,6 +199,9 @@ func (s *service) parseWish(body []byte, who access.Caller) (link.Wish, error) {
 	case isZero(request.StartsAt):
 		return link.Wish{}, zeroStartProblem
 	}
+	if err := checkMaxOpens(request.MaxOpens); err != nil {
+		return link.Wish{}, err
+	}
 	d, err := s.domain(request.Domain)
 	if err != nil {
 		return link.Wish{}, err
@@ -175,7 +210,7 @@ func (s *service) parseWish(body []byte, who access.Caller) (link.Wish, error) {
 	if err != nil {
 		return link.Wish{}, err
 	}
-	return link.Wish{
+	wish := link.Wish{
 		Owner:      owner,
 		LongURL:    request.LongURL,
 		Domain:     d,
@@ -186,9 +221,31 @@ func (s *service) parseWish(body []byte, who access.Caller) (link.Wish, error) {
 		StatusCode: (*int64)(request.StatusCode),
 		Forward:    request.Forward,
 		Rules:      request.Rules,
+		MaxOpens:   (*int64)(request.MaxOpens),
 		Title:      request.Title,
 		Tags:       request.Tags,
-	}, nil
+	}
+	if request.Password != nil {
+		password, err := link.NormalPassword(*request.Password)
+		if err == nil {
+			err = needOwner(who)
+		}
+		if err != nil {
+			return link.Wish{}, err
+		}
+		if wish.Password, err = s.hashFor(ctx, wish, password); err != nil {
+			return link.Wish{}, err
+		}
+	}
+	return wish, nil
+}
+
+// checkMaxOpens returns an error for a zero, which stands for no limit in package link alone.
+func checkMaxOpens(n *integer) error {
+	if n != nil && *n == 0 {
+		return link.ErrMaxOpens
+	}
+	return nil
 }
 
 var twoEndsProblem = fieldProblem("expiresAtUtc",

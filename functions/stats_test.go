@@ -521,7 +521,8 @@ func TestTopLinks(t *testing.T) {
 				`"createdAtUtc":null,"expiresAtUtc":null,"updatedAtUtc":%[4]q,"statusCode":302,`+
 				`"forward":[],"disabled":false,"shared":false,"locked":false,`+
 				`"deletedAtUtc":null,"title":"Top %[1]d","tags":["print"],"owner":%[2]q,`+
-				`"startsAtUtc":null,"goneUrl":null,"rules":[],"clicks":%[3]d}`, n, owners[n], 4-n,
+				`"startsAtUtc":null,"goneUrl":null,"rules":[],`+
+				`"password":false,"maxOpens":null,"opensLeft":null,"clicks":%[3]d}`, n, owners[n], 4-n,
 				now.Format(time.RFC3339))
 		}
 		return fmt.Sprintf(`{"window":%q,"asOfUtc":%q,"items":[%s]}`, window,

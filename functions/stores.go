@@ -31,6 +31,13 @@ type Links interface {
 	// is set. Errors: those of change, link.ErrBlocked, link.ErrNotFound, link.ErrConflict.
 	Edit(ctx context.Context, a link.Name, once bool,
 		change func(link.Link) (link.Link, error)) (link.Link, error)
+	// Open takes one of the openings that a link has left, if permit allows it, which may be called
+	// more than once. After link.ErrUnavailable, one may be used up. Errors: those of permit,
+	// link.ErrNotFound.
+	Open(ctx context.Context, a link.Name, permit func(link.Link) error) (link.Link, error)
+	// Indexed returns the link that the index names for the long URL and the owner of l. Error:
+	// link.ErrNotFound.
+	Indexed(ctx context.Context, l link.Link) (link.Link, error)
 	// EditAll makes several edits, those of one link in their order. If err is not nil, nothing was
 	// done.
 	EditAll(ctx context.Context, edits []link.Edit) (edited []link.EditResult, err error)

@@ -92,17 +92,18 @@ type entry struct {
 type seldom struct {
 	startsAt time.Time
 	goneURL  link.Fallback // "" if the link was taken down, which an entry does not say
+	password string        // a hash
 	rules    []link.TargetRule
 }
 
 const (
-	seldomOverhead = 80  // bytes
+	seldomOverhead = 96  // bytes
 	ruleOverhead   = 512 // bytes of a rule besides what it has as JSON
 )
 
 // text returns how many bytes the texts of s take.
 func (s *seldom) text() int {
-	return len(s.goneURL) + len(s.rules)*ruleOverhead + 5*len(link.EncodeTargetRules(s.rules))
+	return len(s.goneURL) + len(s.password) + len(s.rules)*ruleOverhead + 5*len(link.EncodeTargetRules(s.rules))
 }
 
 // link returns the link or tombstone of the entry.
@@ -115,6 +116,7 @@ func (e *entry) link() link.Link {
 	}
 	if e.seldom != nil {
 		l.StartsAt, l.GoneURL, l.Rules = e.seldom.startsAt, e.seldom.goneURL, e.seldom.rules
+		l.Password = e.seldom.password
 	}
 	return l
 }
@@ -397,8 +399,8 @@ func (c *cache) putAt(a link.Name, r linkRow, at time.Time, notBefore int64) {
 	if r.Locked {
 		r.GoneURL = ""
 	}
-	if !r.StartsAt.IsZero() || r.GoneURL != "" || r.Rules != nil {
-		e.seldom = &seldom{r.StartsAt, r.GoneURL, r.Rules}
+	if !r.StartsAt.IsZero() || r.GoneURL != "" || r.Password != "" || r.Rules != nil {
+		e.seldom = &seldom{r.StartsAt, r.GoneURL, r.Password, r.Rules}
 	}
 	if e.gone != link.StateLive {
 		e.expiresAt = r.GoneAt
@@ -413,8 +415,8 @@ func (c *cache) putAt(a link.Name, r linkRow, at time.Time, notBefore int64) {
 	}
 
 	// A disabled or deleted link is not cached, so that it works at once when it is enabled or
-	// restored.
-	if dead || r.Disabled || !r.DeletedAt.IsZero() {
+	// restored. Nor is one with MaxOpens, of which only its row says whether it leads anywhere.
+	if dead || r.MaxOpens > 0 || r.Disabled || !r.DeletedAt.IsZero() {
 		c.entries.Del(string(a))
 		return
 	}

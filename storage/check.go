@@ -27,6 +27,7 @@ type Damage string
 const (
 	LinkWithoutExpiry Damage = "link-without-expiry"
 	LinkNotListed     Damage = "link-not-listed"
+	LinkNotEnded      Damage = "link-not-ended"
 	LinkDamaged       Damage = "link-damaged"
 	IndexWithoutLink  Damage = "index-without-link"
 	IndexOfAnother    Damage = "index-of-another-link"
@@ -408,7 +409,7 @@ func (c *checking) checkLinks(ctx context.Context) error {
 		wrong: wrongLink, damaged: LinkDamaged,
 		fits: func(r table.Listed) bool {
 			l := linkOf(r)
-			return c.ends(l) && c.isListed(l)
+			return c.ends(l) && c.isListed(l) && !c.notEnded(l)
 		},
 		recheck: func(ctx context.Context, r table.Listed) error {
 			return c.recheckLink(ctx, linkOf(r))
@@ -421,21 +422,32 @@ func (c *checking) checkLinks(ctx context.Context) error {
 // ends reports whether a reaper will look at a link when its time is over. The expiry row of a
 // deleted link or a tombstone may be for another time than its end, since the settings may have
 // changed after it was written. That of a link that was over when it was imported is for a minute
-// later. A reaper that comes too early adds the right row. The row for the end that a deleted link
-// would have had does not count if it is later.
+// later, and that of a link that is used up for two. A reaper that comes too early adds the right
+// row. The row for the end that a deleted or used up link would have had does not count if it is
+// later.
 func (c *checking) ends(l linkRow) bool {
 	end := c.s.end(l.Link)
 	if end.IsZero() || c.expiries.has(c.print(expiryKey(end, l.Name))) {
 		return true
 	}
-	if l.DeletedAt.IsZero() && l.GoneReason == link.StateLive && end.After(c.now) {
+	if l.DeletedAt.IsZero() && l.GoneReason == link.StateLive && !l.UsedUp() && end.After(c.now) {
 		return false
 	}
 	rows := c.ending.count(c.print(string(l.Name)))
-	if l.ExpiresAt.After(end) && c.expiries.has(c.print(expiryKey(l.ExpiresAt, l.Name))) {
-		rows--
+	for _, other := range []time.Time{l.ExpiresAt, l.EndKept} {
+		// The row of the last opening may be that of the kept end, too.
+		late := other.After(end) && (!other.Equal(l.EndKept) || other.After(end.Add(2*guardAfter)))
+		if late && c.expiries.has(c.print(expiryKey(other, l.Name))) {
+			rows--
+		}
 	}
 	return rows > 0
+}
+
+// notEnded reports whether a link is used up and has not ended. The clock of who has opened it may
+// have been ahead.
+func (c *checking) notEnded(l linkRow) bool {
+	return l.UsedUp() && (l.ExpiresAt.IsZero() || l.ExpiresAt.After(c.now.Add(guardAfter)))
 }
 
 // isListed reports whether its owner's list has a link. It is also true if the link has no owner,
@@ -474,16 +486,43 @@ func (c *checking) recheckLink(ctx context.Context, l linkRow) error {
 			}
 		}
 	}
-	if c.isListed(l) {
+	if !c.isListed(l) {
+		if missing, err := lacks(c.s.owners.rows, rows.listed.Partition,
+			rows.listed.Row); err != nil {
+			return err
+		} else if missing {
+			err := c.found(ctx, LinkNotListed, c.s.links.rows, row,
+				func(ctx context.Context) error {
+					return c.s.owners.put(ctx, rows.listed, l.createID)
+				}, "its owner's list lacks it")
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if !c.notEnded(l) {
 		return nil
 	}
-	if missing, err := lacks(c.s.owners.rows, rows.listed.Partition,
-		rows.listed.Row); err != nil || !missing {
+	return c.found(ctx, LinkNotEnded, c.s.links.rows, row, func(ctx context.Context) error {
+		return c.s.endUsedUp(ctx, l)
+	}, "it was opened as often as it may be, and has not ended")
+}
+
+// endUsedUp ends a link that is used up, as its last opening should have done.
+func (s *Links) endUsedUp(ctx context.Context, l linkRow) error {
+	next, err := l, error(nil)
+	next.EndKept, next.ExpiresAt = l.ExpiresAt, s.config.Now().UTC().Truncate(time.Second)
+	if next.openID, err = s.config.newID(); err != nil {
 		return err
 	}
-	return c.found(ctx, LinkNotListed, c.s.links.rows, row, func(ctx context.Context) error {
-		return c.s.owners.put(ctx, rows.listed, l.createID)
-	}, "its owner's list lacks it")
+	if _, err := s.expiry.put(ctx, s.soon(guardAfter), l.Name); err != nil {
+		return err
+	}
+	again, err := s.links.open(ctx, l.etag, next)
+	if again && errors.Is(err, table.ErrChanged) {
+		err = s.tell(ctx, l, next)
+	}
+	return err
 }
 
 func wrongIndex(r table.Listed) string {

@@ -63,6 +63,20 @@ func (r *rig) wellDone() {
 		ExpiresAt: in(-time.Hour)}
 	r.Put(r.Links, rawtables.Link(over))
 	r.Put(r.Expiry, rawtables.Due(over.Name, in(time.Minute)))
+	// These are used up, one of them just now, by a clock that is ahead. The expiry row of another's
+	// last opening is that of its kept end, too.
+	for name, end := range map[link.Name][2]time.Duration{"used1": {0, time.Hour},
+		"used2": {30 * time.Second, time.Hour}, "used3": {0, 2*time.Minute + time.Second},
+		"used4": {0, 0}} {
+		used := link.Link{Name: name, LongURL: url3, CreatedAt: in(-time.Hour),
+			ExpiresAt: in(end[0]), Guard: link.Guard{MaxOpens: 2}}
+		if end[1] > 0 {
+			used.EndKept = in(end[1])
+			r.Put(r.Expiry, rawtables.Due(name, used.EndKept))
+		}
+		r.Put(r.Links, rawtables.Link(used))
+		r.Put(r.Expiry, rawtables.Due(name, in(end[0]+2*time.Minute+time.Second)))
+	}
 	// A reaper has begun with this one, and crashed.
 	begun := link.Link{Name: "begun", Owner: "b", LongURL: url3, CreatedAt: in(-2 * time.Hour),
 		ExpiresAt: in(-time.Minute)}
@@ -117,6 +131,11 @@ func damages(r *rig) map[string]struct {
 		change(&changed)
 		return changed
 	}
+	used := func(end, kept time.Time) link.Link {
+		return with(func(l *link.Link) {
+			l.MaxOpens, l.ExpiresAt, l.EndKept = 2, end, kept
+		})
+	}
 	own := with(func(l *link.Link) { l.Owner, l.ExpiresAt = "a", time.Time{} })
 	put := func(rows ...any) func() {
 		return func() {
@@ -167,6 +186,25 @@ func damages(r *rig) map[string]struct {
 		"a tombstone without its expiry row": {put(r.Links,
 			rawtables.Link(link.Link{Name: "x1", GoneReason: link.StateExpired, GoneAt: now})),
 			[]string{"+link-without-expiry x1"}},
+		"a used up link without its expiry row": {put(r.Links, rawtables.Link(used(now, tomorrow)),
+			r.Expiry, rawtables.Due(l.Name, tomorrow)), []string{"+link-without-expiry x1"}},
+		"a used up link that never ended, without any": {put(r.Links,
+			rawtables.Link(used(now, time.Time{}))), []string{"+link-without-expiry x1"}},
+		"a used up link that was deleted, without its expiry row": {put(r.Links,
+			rawtables.Link(with(func(l *link.Link) {
+				*l = used(now, inAYear)
+				l.DeletedAt = now
+			})), r.Expiry, rawtables.Due(l.Name, inAYear)), []string{"+link-without-expiry x1"}},
+		"a used up link that has not ended": {put(r.Links,
+			rawtables.Link(used(tomorrow, time.Time{})), r.Expiry, rawtables.Expiry(l)),
+			[]string{"+link-not-ended x1"}},
+		"a used up link that never ends": {put(r.Links,
+			rawtables.Link(used(time.Time{}, tomorrow))), []string{"+link-not-ended x1"}},
+		"a used up link without all three": {put(r.Links,
+			rawtables.Link(with(func(l *link.Link) {
+				*l = used(tomorrow, time.Time{})
+				l.Owner = "a"
+			}))), []string{"+link-not-listed x1", "+link-not-ended x1", "+link-without-expiry x1"}},
 		"an owner's link that no list has": {put(r.Links, rawtables.Link(own)),
 			[]string{"+link-not-listed x1"}},
 		"a link without both": {put(r.Links,
@@ -400,7 +438,7 @@ func TestCheckLeavesWhatIsYoung(t *testing.T) {
 			before := r.everything()
 			young := func(age time.Duration) storage.CheckResult {
 				done, err := s.Check(ctx, storage.CheckConfig{Repair: true, MinAge: age,
-					Found: func(storage.Finding) {}})
+					Found: func(f storage.Finding) { t.Logf("%+v", f) }})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -454,6 +492,7 @@ func TestCheckKilledAtAnyPoint(t *testing.T) {
 		for name, d := range damages(r) {
 			switch name {
 			case "a link without its expiry row", "an index row without its link",
+				"a used up link that has not ended",
 				"a listed link that is not there", "the key of a day long ago",
 				"a revoked key keeps its place for too long", "totals of a link that is not there",
 				"a month of a link that is not there":
@@ -632,6 +671,44 @@ func TestCheckMeetsImports(t *testing.T) {
 				t.Fatalf("before call %d of the repair, and %d of the import", n, m)
 			}
 		}
+	}
+}
+
+// A link that a repair has ended is as if it had been opened for the last time: it is reaped soon,
+// unless it gets back its end.
+func TestCheckEndsWhatIsUsedUp(t *testing.T) {
+	t.Parallel()
+	for _, again := range []bool{false, true} {
+		t.Run(fmt.Sprintf("opened again: %t", again), func(t *testing.T) {
+			t.Parallel()
+			r, other := newCrashRig(t)
+			there("a", url1, 5*time.Hour, setMaxOpens(2))(r, other)
+			row := r.Rows(r.Links)[0]
+			row["OpensLeft"] = 0
+			r.Put(r.Links, row)
+			before := r.opens()
+			// The first try of the repair is applied, and its response lost.
+			r.proxy.Before(onNth(1, updateEntity, r.Links, faultproxy.DropResponse, nil))
+			found, _, err := check(ctx, r.instance(), true)
+			r.proxy.Reset()
+			if err != nil || !slices.Equal(found, []string{"+link-not-ended one"}) {
+				t.Errorf("found %q, %v", found, err)
+			}
+			if got := r.opens(); got.kept != before.end || !r.leads(r.soon()) {
+				t.Errorf("%+v, and then %+v", before, got)
+			}
+			if again {
+				must(t, setMaxOpens(1)(ctx, r, other))
+				if got := r.opens(); got.end != before.end || got.left != 1.0 {
+					t.Errorf("opened again, it is %+v", got)
+				}
+			}
+			must(t, both(later(3*time.Minute), reap)(ctx, r, other))
+			if gone := r.Rows(r.Links)[0]["GoneReason"] != nil; gone == again {
+				t.Errorf("it is %v", r.Rows(r.Links))
+			}
+			r.endAll(other)
+		})
 	}
 }
 

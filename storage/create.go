@@ -33,8 +33,8 @@ const (
 // no owner, for a live link of that URL without an owner. If there is one, Create returns it, and
 // created is false; otherwise Create draws an alias. However many callers, here and in other
 // processes, want a link for one URL at the same time, they all get the same link, and created is
-// true for one of them. If want has a start, only a link with the same start will do, and the index
-// does not name the new link.
+// true for one of them. If want has a start, a password or MaxOpens, only a link with the same three
+// will do, and the index does not name the new link.
 //
 // A scheduled link counts as live in all of this.
 //
@@ -97,7 +97,7 @@ func (c *creation) create(ctx context.Context) (l link.Link, created bool, err e
 // indexed reports whether the index is to name the link that is wanted. It is not, if the link is
 // no match for callers who want a link of its URL and nothing else.
 func (c *creation) indexed() bool {
-	return c.want.Name.Alias() == "" && c.want.StartsAt.IsZero()
+	return c.want.Name.Alias() == "" && c.want.StartsAt.IsZero() && !c.want.Guarded()
 }
 
 // find returns the link that the index names for the wanted URL: the own link or a live one.
@@ -201,7 +201,8 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 			return link.Link{}, err
 		case r.LongURL != c.want.LongURL, r.Owner != c.want.Owner:
 			return link.Link{}, errStale
-		case !c.want.StartsAt.IsZero() && !r.StartsAt.Equal(c.want.StartsAt):
+		case !c.indexed() && (!r.StartsAt.Equal(c.want.StartsAt) ||
+			r.MaxOpens != c.want.MaxOpens || r.Password != c.want.Password):
 			return link.Link{}, errStale
 		case r.State(now) == link.StateDisabled:
 			return link.Link{}, link.ErrDisabled

@@ -101,16 +101,24 @@ var errOverwritten = errors.New("the response was lost, and the link has been ch
 type editing struct {
 	s         *Links
 	until     deadline
-	once      bool // try once only: change the link as it was read first, or not at all
-	announced bool // to other processes
+	once      bool   // change the link as it was read first, or not at all
+	announced bool   // to other processes
+	leave     func() // ends the turn; nil: it has none
 }
 
 func (e *editing) edit(ctx context.Context, a link.Name, change func(link.Link) (link.Link,
 	error)) (link.Link, error) {
+	defer func() {
+		if e.leave != nil {
+			e.leave()
+		}
+	}()
 	var l linkRow
 	var err error
 	for range editTries {
-		if l, err = e.try(ctx, a, change); e.once || !errors.Is(err, table.ErrChanged) {
+		l, err = e.try(ctx, a, change)
+		// An opening is no other version of a link with MaxOpens, and change looks at the version.
+		if !errors.Is(err, table.ErrChanged) || e.once && e.leave == nil {
 			break
 		}
 	}
@@ -124,6 +132,11 @@ func (e *editing) edit(ctx context.Context, a link.Name, change func(link.Link) 
 func (e *editing) try(ctx context.Context, a link.Name, change func(link.Link) (link.Link,
 	error)) (linkRow, error) {
 	was, err := alive(e.s.links.whole(ctx, a))
+	if err == nil && was.MaxOpens > 0 && e.leave == nil {
+		if e.leave, err = e.s.turns.take(ctx, a); err == nil {
+			was, err = alive(e.s.links.whole(ctx, a))
+		}
+	}
 	if err != nil {
 		return linkRow{}, err
 	}
@@ -169,9 +182,11 @@ func (e *editing) try(ctx context.Context, a link.Name, change func(link.Link) (
 		}
 	}
 	if err != nil {
+		sets := next.MaxOpens != was.MaxOpens || next.OpensLeft != was.OpensLeft
 		switch changed := errors.Is(err, table.ErrChanged); {
-		case changed && again && e.once:
+		case changed && again && (e.once || sets):
 			// The edit may have been applied, its response lost, and another edit applied after it.
+			// If it set OpensLeft, openings may have come after it, too.
 			err = fmt.Errorf("%w: %w", link.ErrUnavailable, errOverwritten)
 		case changed && !again && m.guard.ETag != "":
 			// This try has changed nothing. If its guard stayed, the next try, and the edits of

@@ -44,3 +44,10 @@ func Same(a, b link.Link) bool {
 	}
 	return reflect.DeepEqual(a, b)
 }
+
+// Turns returns how many links there are that somebody opens or edits, or waits for that.
+func (s *Links) Turns() int {
+	s.turns.mu.Lock()
+	defer s.turns.mu.Unlock()
+	return len(s.turns.of)
+}

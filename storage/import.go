@@ -128,7 +128,7 @@ func (c *creation) importLink(ctx context.Context) (l link.Link, created bool, e
 	// A crash here leaves a link that the index lacks: the next import of it makes up for that, or
 	// its URL gets another one.
 	if c.want.Owner == "" && there.Owner == "" && there.GoneReason == link.StateLive &&
-		!there.Expired(c.s.config.Now()) {
+		!there.Guarded() && !there.Expired(c.s.config.Now()) {
 		if err := c.until.inTime(); err != nil {
 			return link.Link{}, false, err
 		}
@@ -156,7 +156,8 @@ func checkExisting(want link.Link, there linkRow, now time.Time) error {
 	case there.GoneReason != link.StateLive && want.Expired(now):
 		return nil
 	case there.LongURL != want.LongURL, // a tombstone has none
-		!there.DeletedAt.IsZero() && there.Owner != want.Owner: // only its owner may know of it
+		// only its owner may know of it, or where it leads
+		(!there.DeletedAt.IsZero() || there.Guarded()) && there.Owner != want.Owner:
 		return link.ErrAliasTaken
 	case !there.DeletedAt.IsZero() && there.Locked:
 		return link.ErrLocked

@@ -60,6 +60,9 @@ func setURL(url string) func(context.Context, *rig, *storage.Links) error {
 
 func setEnd(life time.Duration) func(context.Context, *rig, *storage.Links) error {
 	return edit(func(now time.Time, l link.Link) (link.Link, error) {
+		if l.UsedUp() {
+			return l, nil // no owner may do that
+		}
 		l.ExpiresAt = time.Time{}
 		if life > 0 {
 			l.ExpiresAt = now.Truncate(time.Hour).Add(life) // the same if it is repeated
@@ -193,6 +196,11 @@ func later(d time.Duration) func(context.Context, *rig, *storage.Links) error {
 	}
 }
 
+// used returns the making of a link "one" that may be opened once, and was.
+func used(life time.Duration, more ...doing) func(*rig, *storage.Links) {
+	return there("a", url1, life, slices.Concat([]doing{setMaxOpens(1), openOne}, more)...)
+}
+
 // operations are all ways to write, from all states that they differ for.
 var operations = map[string]operation{
 	"create":                      {nil, create("", "", url1, time.Hour)},
@@ -233,10 +241,23 @@ var operations = map[string]operation{
 			l.Title = "a title"
 			return l, nil
 		})},
-	"delete":               {there("a", url1, 0), deleteOne},
-	"delete, with an end":  {there("", url1, time.Hour), deleteOne},
-	"restore":              {there("a", url1, 0, deleteOne), restoreOne},
-	"restore, with an end": {there("", url1, time.Hour, deleteOne), restoreOne},
+	"open":                                {there("a", url1, time.Hour, setMaxOpens(9)), openUp},
+	"open, last":                          {there("a", url1, time.Hour, setMaxOpens(1)), openUp},
+	"open, last of a link without an end": {there("a", url1, 0, setMaxOpens(2), openOne), openUp},
+	"open, used up":                       {used(time.Hour), openUp},
+	"maxOpens":                            {there("a", url1, time.Hour), setMaxOpens(2)},
+	"maxOpens, again": {there("a", url1, time.Hour, setMaxOpens(2), openOne),
+		setMaxOpens(2)},
+	"maxOpens, no more":         {there("a", url1, 0, setMaxOpens(2)), setMaxOpens(0)},
+	"maxOpens, used up":         {used(5 * time.Hour), setMaxOpens(2)},
+	"maxOpens, used up, no end": {used(0), setMaxOpens(0)},
+	"title, used up":            {used(time.Hour), setTitle("x")},
+	"delete, used up":           {used(0), deleteOne},
+	"restore, used up":          {used(0, deleteOne), restoreOne},
+	"delete":                    {there("a", url1, 0), deleteOne},
+	"delete, with an end":       {there("", url1, time.Hour), deleteOne},
+	"restore":                   {there("a", url1, 0, deleteOne), restoreOne},
+	"restore, with an end":      {there("", url1, time.Hour, deleteOne), restoreOne},
 	"restore, expired meanwhile": {there("a", url1, time.Hour, deleteOne, later(2*time.Hour), reap),
 		restoreOne},
 	"restore, URL taken": {there("a", url1, 0, deleteOne, create("a", "", url1, time.Hour)),
@@ -265,6 +286,10 @@ var operations = map[string]operation{
 	"take down what is deleted": {there("a", url1, 0, unindexed, deleteOne), takeDown},
 	"reap":                      {there("", url1, time.Hour, later(2*time.Hour)), reap},
 	"reap, owner's":             {there("a", url1, time.Hour, later(2*time.Hour)), reap},
+	"reap, used up": {used(5*time.Hour,
+		later(3*time.Minute)), reap},
+	"reap, opened again": {used(0, setMaxOpens(1),
+		later(3*time.Minute)), reap},
 	"reap, deleted": {there("a", url1, 0, deleteOne, later(teststore.DeletedKeep)),
 		reap},
 	"reap, tombstone": {there("a", url1, time.Hour, later(2*time.Hour), reap,
@@ -515,7 +540,8 @@ func (r *rig) shape() string {
 	var all []string
 	for _, row := range r.Rows(r.Links) {
 		all = append(all, fmt.Sprint(row["LongUrl"], row["Owner"], row["Shared"], row["Title"],
-			row["GoneReason"], row["DeletedAtUtc"] != nil, row["ExpiresAtUtc"] != nil))
+			row["GoneReason"], row["OpensLeft"], row["DeletedAtUtc"] != nil,
+			row["ExpiresAtUtc"] != nil, row["ExpiresAtUtcKept"] != nil))
 	}
 	for _, row := range r.Rows(r.Index) {
 		all = append(all, fmt.Sprint(row["RowKey"]))

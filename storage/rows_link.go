@@ -27,6 +27,7 @@ type linkRow struct {
 	expiryETag table.ETag
 	createID   string         // distinguishes the creates of one alias
 	editID     string         // distinguishes the edits of a link
+	openID     string         // of the last opening of a link with MaxOpens
 	unknown    jsontext.Value // properties that other programs have added
 	cached     bool           // from the cache
 	absent     bool           // for the cache: see entry
@@ -50,6 +51,9 @@ type linkEntity struct {
 	Spelling      link.Alias `json:",omitzero"`
 	Forward       string     `json:",omitzero"` // a JSON list
 	Rules         string     `json:",omitzero"` // a JSON list
+	Password      string     `json:",omitzero"` // a hash
+	MaxOpens      int        `json:",omitzero"`
+	linkOpenings
 	Title         string     `json:",omitzero"`
 	Tags          string     `json:",omitzero"` // a JSON list
 	Shared        bool       `json:",omitzero"`
@@ -83,6 +87,23 @@ type linkEntity struct {
 	Unknown       jsontext.Value `json:",embed"`
 }
 
+// linkOpenings is what an opening merges into the row of a link with MaxOpens. The end is that of
+// the last one.
+type linkOpenings struct {
+	OpensLeft   *int      `json:",omitzero"` // 0 has to be written, too
+	OpenID      string    `json:"OpenId,omitzero"`
+	EndKept     time.Time `json:"ExpiresAtUtcKept,omitzero"`
+	EndKeptType string    `json:"ExpiresAtUtcKept@odata.type,omitzero"`
+}
+
+func openingsOf(r linkRow) (o linkOpenings) {
+	if r.MaxOpens > 0 {
+		o.OpensLeft, o.OpenID = &r.OpensLeft, r.openID
+		o.EndKept, o.EndKeptType = table.DateTime(r.EndKept)
+	}
+	return o
+}
+
 // linkPartition returns the partition of a link, which goes by its alias, in every domain. It
 // spreads links over 36² partitions and more, by a rule that other programs can compute too.
 func linkPartition(name link.Name) string {
@@ -101,6 +122,7 @@ func encodeLink(r linkRow) []byte {
 		Locked: r.Locked, History: r.History.JSON(),
 		CreateID: r.createID, EditID: r.editID, ExpiryETag: r.expiryETag, Unknown: r.unknown,
 		GoneReason: r.GoneReason, Rules: link.EncodeTargetRules(r.Rules),
+		Password: r.Password, MaxOpens: r.MaxOpens, linkOpenings: openingsOf(r),
 	}
 	if r.GoneReason == link.StateLive {
 		e.IsDisabled = &r.Disabled
@@ -142,7 +164,7 @@ func decodeLink(data []byte, a link.Name, etag table.ETag) (linkRow, error) {
 		return linkRow{}, fmt.Errorf("link %s: %w", a, link.ErrDamaged)
 	}
 	for _, at := range []time.Time{e.CreatedAt, e.ExpiresAt, e.StartsAt, e.UpdatedAt, e.DeletedAt,
-		e.GoneAt, e.LastAt} {
+		e.GoneAt, e.LastAt, e.EndKept} {
 		// an offset may move a time into another year; such a time could not be written again
 		if year := at.UTC().Year(); year < 0 || year > 9999 {
 			return linkRow{}, fmt.Errorf("link %s: %w", a, link.ErrDamaged)
@@ -183,8 +205,16 @@ func decodeLink(data []byte, a link.Name, etag table.ETag) (linkRow, error) {
 		s != a.Alias() {
 		l.Spelling = s
 	}
-	return linkRow{Link: l, etag: etag, expiryETag: e.ExpiryETag, createID: e.CreateID,
-		editID: e.EditID, unknown: e.Unknown}, nil
+	l.Password = e.Password
+	if e.MaxOpens > 0 {
+		l.MaxOpens, l.OpensLeft, l.EndKept = e.MaxOpens, e.MaxOpens, e.EndKept.UTC()
+		if e.OpensLeft != nil {
+			l.OpensLeft = max(0, *e.OpensLeft)
+		}
+	}
+	r := linkRow{Link: l, expiryETag: e.ExpiryETag, createID: e.CreateID, editID: e.EditID,
+		openID: e.OpenID, unknown: e.Unknown}
+	return r.versioned(etag), nil
 }
 
 // linkTable is the ShortUrls table.
@@ -193,10 +223,10 @@ type linkTable struct{ rows *table.Store }
 // linkProperties are the properties of a link's row, without its history, which may be longer than
 // all others together, and without those of other programs.
 var linkProperties = sync.OnceValue(func() (names []string) {
-	for field := range reflect.TypeFor[linkEntity]().Fields() {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[linkEntity]()) {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if name = cmp.Or(name, field.Name); !strings.Contains(name, "odata") && name != "History" &&
-			name != "Unknown" {
+		if name = cmp.Or(name, field.Name); !field.Anonymous && !strings.Contains(name, "odata") &&
+			name != "History" && name != "Unknown" {
 			names = append(names, name)
 		}
 	}
@@ -232,9 +262,12 @@ func decided(err error) bool {
 	return errors.Is(err, link.ErrNotFound) || errors.Is(err, link.ErrDamaged)
 }
 
-// written returns the row as a write has left it.
-func (r linkRow) written(w table.Result) linkRow {
-	r.etag, r.Version = w.ETag, string(w.ETag)
+// versioned returns the row in a version. Openings are no other version of a link with MaxOpens.
+func (r linkRow) versioned(etag table.ETag) linkRow {
+	r.etag, r.Version = etag, string(etag)
+	if r.MaxOpens > 0 && etag != "" {
+		r.Version = cmp.Or(r.editID, r.createID, r.Version)
+	}
 	return r
 }
 
@@ -244,7 +277,7 @@ func (r linkRow) written(w table.Result) linkRow {
 func (t *linkTable) insert(ctx context.Context, r linkRow) (_ linkRow, again bool, err error) {
 	w, err := t.rows.InsertOnce(ctx, encodeLink(r), linkPartition(r.Name), string(r.Name),
 		r.createID)
-	return r.written(w), w.Again, err
+	return r.versioned(w.ETag), w.Again, err
 }
 
 // replace writes next over the row that was read, if that row is unchanged. table.ErrChanged: the
@@ -262,7 +295,7 @@ func (t *linkTable) replace(ctx context.Context, read table.ETag, next linkRow) 
 			return linkRow{}, true, readErr
 		}
 	}
-	return next.written(w), w.Again, err
+	return next.versioned(w.ETag), w.Again, err
 }
 
 // share sets Shared in the row that was read, if that row is unchanged. table.ErrChanged: the row
@@ -274,7 +307,25 @@ func (t *linkTable) share(ctx context.Context, r linkRow) (linkRow, error) {
 	}{linkPartition(r.Name), string(r.Name), true})
 	w, err := t.rows.Write(ctx, table.Merge, entity, r.etag)
 	r.Shared = true
-	return r.written(w), err
+	return r.versioned(w.ETag), err
+}
+
+// open merges an opening into the row that was read, if that row is unchanged. table.ErrChanged:
+// the row was changed; if again is true, perhaps by an earlier try and by others after it.
+func (t *linkTable) open(ctx context.Context, read table.ETag, next linkRow) (again bool,
+	err error) {
+	entity := struct {
+		PartitionKey, RowKey string
+		linkOpenings
+		ExpiresAt     time.Time `json:"ExpiresAtUtc,omitzero"`
+		ExpiresAtType string    `json:"ExpiresAtUtc@odata.type,omitzero"`
+	}{PartitionKey: linkPartition(next.Name), RowKey: string(next.Name),
+		linkOpenings: openingsOf(next)}
+	if next.UsedUp() {
+		entity.ExpiresAt, entity.ExpiresAtType = table.DateTime(next.ExpiresAt)
+	}
+	w, err := t.rows.Write(ctx, table.Merge, table.Encode(entity), read)
+	return w.Again, err
 }
 
 func (t *linkTable) delete(ctx context.Context, r linkRow) error {

@@ -15,6 +15,8 @@ func FuzzDecodeLink(f *testing.F) {
 		`{"LongUrl":"https://example.com/","IsDisabled":false,"CreatedAtUtc":"2024-02-29T12:00:00.1234567Z","CreatedAtUtc@odata.type":"Edm.DateTime"}`,
 		`{"odata.metadata":"x","odata.etag":"y","PartitionKey":"on","RowKey":"one","Timestamp":"2024-02-29T12:00:00Z","LongUrl":"u","Clicks":"7","Clicks@odata.type":"Edm.Int64"}`,
 		`{"LongUrl":"u","Owner":"a","StatusCode":308,"Title":"t","Tags":"[\"x\"]","Shared":true,"ClaimHash":"h","DeletedAtUtc":"2024-02-29T12:00:00Z","ExpiryETag":"e"}`,
+		`{"LongUrl":"u","Password":"h","MaxOpens":3,"OpensLeft":0,"OpenId":"o","ExpiresAtUtc":"2024-02-29T12:00:00Z","ExpiresAtUtcKept":"2024-03-01T12:00:00Z"}`,
+		`{"LongUrl":"u","MaxOpens":3,"OpensLeft":-1}`, `{"LongUrl":"u","OpensLeft":1,"OpenId":"o"}`,
 		`{"GoneAtUtc":"2024-02-29T12:00:00Z","GoneReason":"deleted"}`,
 		`{"GoneAtUtc":"2024-02-29T12:00:00Z","GoneReason":"moved"}`,
 		`{"LongUrl":"u","Tags":"a,b","StatusCode":200,"ExpiresAtUtc":"9999-12-31T23:59:59-01:00"}`,
@@ -36,6 +38,7 @@ func FuzzDecodeLink(f *testing.F) {
 			t.Fatalf("%s: %+v is written and read as %+v, %v", data, r.Link, again.Link, err)
 		}
 		if again.createID != r.createID || again.editID != r.editID ||
+			r.MaxOpens > 0 && again.openID != r.openID ||
 			again.expiryETag != r.expiryETag || fmt.Sprint(again.unknown) != fmt.Sprint(r.unknown) {
 			t.Fatalf("%s: %+v is written and read as %+v", data, r, again)
 		}

@@ -37,6 +37,7 @@ type Links struct {
 	tables  []*table.Store // all that are opened by name
 	cache   *cache         // nil without one
 	changes *changes
+	turns   turns
 	second  *secondary // nil without one
 }
 

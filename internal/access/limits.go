@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"hash/maphash"
 	"math/bits"
 	"net/netip"
@@ -18,25 +19,33 @@ const (
 	LimitAPI                   // other calls of the API
 	LimitRedirect              // requests for a redirect or a preview
 	LimitProbes                // aliases of other owners in calls for many links
-	LimitGuess                 // guesses of the admin key; its rate is guessRate
+	LimitGuess                 // guesses of the admin key
+	// wrong passwords of a link in a minute and in a day, and of an address after that
+	LimitWrong
+	LimitWrongDaily
+	LimitWrongLate
 	limitCount
 )
 
 // String returns the name of the limit in responses.
 func (l Limit) String() string {
-	return [limitCount]string{"shorten", "unknown", "api", "redirect", "probes", "guess"}[l]
+	return [limitCount]string{"shorten", "unknown", "api", "redirect", "probes", "guess", "password",
+		"password-daily", "password-late"}[l]
 }
 
 // Window returns the time for which the rate of the limit is given.
 func (l Limit) Window() time.Duration {
-	if l == LimitProbes {
+	switch l {
+	case LimitProbes, LimitWrongDaily:
 		return 24 * time.Hour
+	case LimitWrongLate:
+		return 30 * time.Second
 	}
 	return time.Minute
 }
 
-// guessRate is the rate of LimitGuess.
-const guessRate = 30
+// fixedRates are those that nobody sets.
+var fixedRates = Rates{LimitGuess: 30, LimitWrong: 20, LimitWrongDaily: 500, LimitWrongLate: 1}
 
 // Rates are how many requests a client may send at once, by Limit. It may send another one whenever
 // a share of the limit's Window, Window divided by the rate, has passed. Zero: no limit.
@@ -53,6 +62,7 @@ type Client struct {
 	Owner   string
 	ActsFor string // "" or Owner: nobody else
 	Address netip.Addr
+	Of      string // what an address counts for; "": everything
 }
 
 // wideFactor is by how many times the rate of an IPv6 /48 is greater than that of a client.
@@ -61,7 +71,7 @@ const wideFactor = 16
 // bucket is what counts requests at a rate.
 type bucket struct {
 	of      Limit
-	owner   string
+	owner   string   // or what the address counts for
 	address [16]byte // not netip.Addr, because its pointer would make maphash allocate
 	wide    int      // by how many times the rate is greater
 }
@@ -76,13 +86,13 @@ func (c Client) buckets(of Limit) (all [2]bucket) {
 			all[1] = bucket{of: of, owner: c.ActsFor, wide: 1}
 		}
 	case c.Address.Is6() && !c.Address.Is4In6():
-		all[0] = bucket{of: of, address: c.Address.As16(), wide: 1}
+		all[0] = bucket{of: of, owner: c.Of, address: c.Address.As16(), wide: 1}
 		clear(all[0].address[8:])
 		all[1] = all[0]
 		all[1].wide = wideFactor
 		clear(all[1].address[6:])
 	default:
-		all[0] = bucket{of: of, address: c.Address.As16(), wide: 1}
+		all[0] = bucket{of: of, owner: c.Of, address: c.Address.As16(), wide: 1}
 	}
 	return all
 }
@@ -124,7 +134,9 @@ type set struct {
 
 // NewLimits returns Limits that have counted no request.
 func NewLimits(rates Rates, now func() time.Time) *Limits {
-	rates[LimitGuess] = guessRate
+	for of, rate := range fixedRates {
+		rates[of] = cmp.Or(rate, rates[of])
+	}
 	table := func() []set { return make([]set, setCount) }
 	return &Limits{rates: rates, now: now, start: now(), seed: maphash.MakeSeed(),
 		minutes: sync.OnceValue(table), days: sync.OnceValue(table)}
@@ -140,16 +152,29 @@ func (l *Limits) Take(of Limit, by Client) (wait time.Duration) {
 		return 0
 	}
 	all := by.buckets(of)
-	if wait = l.take(all[0]); wait > 0 || all[1].wide == 0 {
+	if wait = l.take(all[0], true); wait > 0 || all[1].wide == 0 {
 		return wait
 	}
-	if wait = l.take(all[1]); wait > 0 {
+	if wait = l.take(all[1], true); wait > 0 {
 		l.giveBack(all[0])
 	}
 	return wait
 }
 
-func (l *Limits) take(b bucket) (wait time.Duration) {
+// Wait returns what Take would, and counts nothing.
+func (l *Limits) Wait(of Limit, by Client) (wait time.Duration) {
+	if l.rates[of] == 0 {
+		return 0
+	}
+	for _, b := range by.buckets(of) {
+		if b.wide > 0 {
+			wait = max(wait, l.take(b, false))
+		}
+	}
+	return wait
+}
+
+func (l *Limits) take(b bucket, counts bool) (wait time.Duration) {
 	s, client, now := l.locate(b)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +182,7 @@ func (l *Limits) take(b bucket) (wait time.Duration) {
 	i := slices.Index(s.clients[:], client)
 	until := now
 	if i < 0 {
-		i = s.least(now, window)
+		i = s.least(now, max(window, time.Minute)) // others of the table have that
 	} else if left := s.until[i] - now; 0 < left && left <= int64(window) {
 		until = s.until[i] // otherwise its time is over, or the clock was put back
 	}
@@ -165,7 +190,9 @@ func (l *Limits) take(b bucket) (wait time.Duration) {
 	if wait := until + share - now - share*rate; wait > 0 {
 		return time.Duration(wait)
 	}
-	s.clients[i], s.until[i] = client, until+share
+	if counts {
+		s.clients[i], s.until[i] = client, until+share
+	}
 	return 0
 }
 

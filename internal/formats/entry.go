@@ -3,6 +3,7 @@ package formats
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"tiney/internal/access"
 	"tiney/internal/link"
 )
 
@@ -26,14 +28,18 @@ const (
 	tags
 	owner
 	gone // where it leads after its end
+	hash // of a password
 	// Times.
 	created
 	starts
 	expires
 	updated
 	last
+	kept // the end that it had before it was used up
 	// Whole numbers.
 	status
+	opens // how often it may be opened
+	left
 	visits
 	bots
 	// True or false.
@@ -102,6 +108,28 @@ var members = []member{
 	{"startsAtUtc", starts, func(_ *Writer, rec *Record) any { return rec.Link.StartsAt }},
 	{"goneUrl", gone, func(_ *Writer, rec *Record) any { return string(rec.Link.GoneURL) }},
 	{"rules", rules, func(_ *Writer, rec *Record) any { return Rules(rec.Link.Rules) }},
+	{"password", password, func(_ *Writer, rec *Record) any { return rec.Link.Password != "" }},
+	{"maxOpens", opens, func(_ *Writer, rec *Record) any {
+		return ifLimited(rec.Link, rec.Link.MaxOpens)
+	}},
+	{"opensLeft", left, func(_ *Writer, rec *Record) any {
+		return ifLimited(rec.Link, rec.Link.OpensLeft)
+	}},
+	{"expiresAtUtcKept", kept, func(_ *Writer, rec *Record) any { return rec.Link.EndKept }},
+	{"passwordHash", hash, func(w *Writer, rec *Record) any {
+		if w.WithoutHashes {
+			return ""
+		}
+		return rec.Link.Password
+	}},
+}
+
+// ifLimited returns a number about openings, or "" for a link that may be opened at any time.
+func ifLimited(l link.Link, n int) any {
+	if l.MaxOpens == 0 {
+		return ""
+	}
+	return n
 }
 
 // Rules are the rules of a link. As JSON, they are decoded up to the first that is too many.
@@ -187,6 +215,9 @@ func (e *entry) fill() {
 	l := &e.Link
 	l.LongURL, l.Title, l.Owner = e.texts[target], e.texts[title], e.texts[owner]
 	e.Domain, l.GoneURL = e.texts[domain], link.Fallback(e.texts[gone])
+	if e.own {
+		e.guard()
+	}
 	var err error
 	if l.Forward, err = link.ParseForward(e.forward); err != nil {
 		e.fail(`What is forwarded may be "query" and "path", not %s.`,
@@ -224,7 +255,7 @@ func (e *entry) fill() {
 		}
 	}
 	l.Disabled, l.Locked = e.bool(disabled), e.bool(locked)
-	if !nothing(e.texts[password]) {
+	if !e.own && !nothing(e.texts[password]) {
 		l.Disabled = true // enabled, it would lead everybody to its target
 		e.Left |= leftPassword
 	}
@@ -238,6 +269,38 @@ func (e *entry) fill() {
 		l.Title, l.Tags = fit(l.Title, link.MaxTitle), fitAll(l.Tags)
 		e.otherRules()
 	}
+}
+
+// guard sets what the link asks for, as our own formats have it.
+func (e *entry) guard() {
+	g := &e.Link.Guard
+	if g.Password = e.texts[hash]; g.Password == "" && e.bool(password) {
+		e.fail("The link has a password, and the file lacks its passwordHash. Export it with a key " +
+			"that may write.")
+	}
+	if g.Password != "" && e.texts[password] != "" && !e.bool(password) {
+		e.fail("The link has a passwordHash, and password is false. Leave one of the two out.")
+	}
+	if g.Password != "" && !access.ValidHash(g.Password) {
+		e.fail("%s must be the hash of an export: Argon2id of at most 19 MiB and 2 passes.",
+			quoted(e.names[hash]))
+	}
+	g.MaxOpens, g.EndKept = e.whole(opens), e.time(kept)
+	if g.MaxOpens == 0 && e.texts[opens]+e.texts[left] != "" {
+		e.fail("A link with opensLeft has maxOpens, which is 1 or more.")
+	}
+	if g.OpensLeft = g.MaxOpens; e.texts[left] != "" {
+		g.OpensLeft = e.whole(left)
+	}
+}
+
+// whole returns a number about openings.
+func (e *entry) whole(c column) int {
+	n, ok := parseWhole(e.texts[c])
+	if e.texts[c] != "" && !ok || n > math.MaxInt32 {
+		e.fail("%s is %s; it must be a whole number, 0 or more.", quoted(e.names[c]), quoted(e.texts[c]))
+	}
+	return int(n)
 }
 
 // date returns a date in the past. One that cannot be read costs the date, and not the link. One

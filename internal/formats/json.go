@@ -204,7 +204,7 @@ func (r *objectReader) UnmarshalJSONFrom(in *jsontext.Decoder) error {
 			err = DecodeFirst(in, &e.forward, maxFew)
 		case countries:
 			err = e.readCountries(in)
-		case target, code, short, title, owner, gone, domain, ios, android:
+		case target, code, short, title, owner, gone, domain, hash, ios, android:
 			err = json.UnmarshalDecode(in, &text)
 		case disabled, locked, query:
 			text, err = r.flag(in)

@@ -29,6 +29,7 @@ type Writer struct {
 	// that line, some spreadsheets split at semicolons, and then a field may begin anywhere in a
 	// title or a long URL.
 	ForSpreadsheet bool
+	WithoutHashes  bool // of passwords
 
 	rules  link.Rules
 	format Format

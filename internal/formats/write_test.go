@@ -83,6 +83,8 @@ func read(t testing.TB, f formats.Format, file string) (records []formats.Record
 func TestWrite(t *testing.T) {
 	shared := full
 	shared.Link.Shared, shared.Link.DeletedAt, shared.Link.Locked = true, day, true
+	shared.Link.Guard = link.Guard{Password: "$argon2id$", MaxOpens: 3,
+		EndKept: day.AddDate(0, 0, 1)}
 	spelled := least
 	spelled.Link.Name, spelled.Link.Spelling = "docs@go.example", "Docs"
 	spelled.Link.Forward = link.ForwardQuery | link.ForwardPath
@@ -90,9 +92,12 @@ func TestWrite(t *testing.T) {
 	retired.Link.Name, retired.Link.Forward = "a@old.example:8080", link.ForwardPath
 	dash := least
 	dash.Link.Name = "a@-x.example"
+	const unguarded = `"password":false,"maxOpens":null,"opensLeft":null,` +
+		`"expiresAtUtcKept":null,"passwordHash":null`
 	const names = "alias,shortUrl,longUrl,createdAtUtc,expiresAtUtc,updatedAtUtc,statusCode," +
 		"disabled,shared,deletedAtUtc,title,tags,owner,clicks,bots,lastClickAtUtc," +
-		"domain,forward,locked,startsAtUtc,goneUrl,rules\n"
+		"domain,forward,locked,startsAtUtc,goneUrl,rules,password,maxOpens," +
+		"opensLeft,expiresAtUtcKept,passwordHash\n"
 	for _, test := range []struct {
 		name    string
 		format  formats.Format
@@ -108,7 +113,7 @@ func TestWrite(t *testing.T) {
 				`"updatedAtUtc":null,"statusCode":302,"disabled":false,"shared":false,` +
 				`"deletedAtUtc":null,"title":null,"tags":[],"owner":null,` +
 				`"clicks":0,"bots":0,"lastClickAtUtc":null,"domain":null,"forward":[],` +
-				`"locked":false,"startsAtUtc":null,"goneUrl":null,"rules":[]}` + "\n"},
+				`"locked":false,"startsAtUtc":null,"goneUrl":null,"rules":[],` + unguarded + "}\n"},
 		{"everything", formats.NDJSON, []formats.Record{shared},
 			`{"alias":"-Spring_26","shortUrl":"https://s.example.com/to/-Spring_26",` +
 				`"longUrl":"https://example.com/a?b=%41,c;d#ü",` +
@@ -123,7 +128,8 @@ func TestWrite(t *testing.T) {
 				`"goneUrl":"http://x.example/{alias}","rules":[{"name":"Sí, \"a\"",` +
 				`"countries":["DE","AT"],"fromUtc":"2026-01-31T12:00:00Z","percent":50,` +
 				`"longUrl":"http://x.example/1"},{"name":"2","languages":["de"],` +
-				`"longUrl":"mailto:a"}]}` + "\n"},
+				`"longUrl":"mailto:a"}],"password":true,"maxOpens":3,"opensLeft":0,` +
+				`"expiresAtUtcKept":"2026-02-01T12:00:00Z","passwordHash":"$argon2id$"}` + "\n"},
 		{"a domain, and a spelling", formats.NDJSON, []formats.Record{spelled},
 			`{"alias":"Docs","shortUrl":"https://go.example/Docs",` +
 				`"longUrl":"http://example.com","createdAtUtc":null,"expiresAtUtc":null,` +
@@ -131,17 +137,17 @@ func TestWrite(t *testing.T) {
 				`"deletedAtUtc":null,"title":null,"tags":[],"owner":null,` +
 				`"clicks":0,"bots":0,"lastClickAtUtc":null,"domain":"go.example",` +
 				`"forward":["query","path"],"locked":false,` +
-				`"startsAtUtc":null,"goneUrl":null,"rules":[]}` + "\n"},
+				`"startsAtUtc":null,"goneUrl":null,"rules":[],` + unguarded + "}\n"},
 		{"empty fields", formats.CSV, []formats.Record{least},
 			names + "a,https://s.example.com/to/a,http://example.com,,,," +
-				"302,false,false,,,,,0,0,,,,false,,,\n"},
+				"302,false,false,,,,,0,0,,,,false,,,,false,,,,\n"},
 		{"domains, and a spelling", formats.CSV, []formats.Record{spelled, retired, dash},
 			names + "Docs,https://go.example/Docs,http://example.com,,,," +
-				"302,false,false,,,,,0,0,,go.example,\"query,path\",false,,,\n" +
+				"302,false,false,,,,,0,0,,go.example,\"query,path\",false,,,,false,,,,\n" +
 				"a,https://old.example:8080/a,http://example.com,,,," +
-				"302,false,false,,,,,0,0,,old.example:8080,path,false,,,\n" +
+				"302,false,false,,,,,0,0,,old.example:8080,path,false,,,,false,,,,\n" +
 				"a,https://-x.example/a,http://example.com,,,," +
-				"302,false,false,,,,,0,0,,'-x.example,,false,,,\n"},
+				"302,false,false,,,,,0,0,,'-x.example,,false,,,,false,,,,\n"},
 		{"no formulas", formats.CSV, []formats.Record{shared},
 			names + `'-Spring_26,https://s.example.com/to/-Spring_26,` +
 				`"https://example.com/a?b=%41,c;d#ü",2026-01-31T12:00:00Z,2027-01-31T12:00:00Z,` +
@@ -152,7 +158,8 @@ func TestWrite(t *testing.T) {
 				`2026-02-01T12:00:00Z,http://x.example/{alias},"[{""name"":""Sí, \""a\"""",` +
 				`""countries"":[""DE"",""AT""],""fromUtc"":""2026-01-31T12:00:00Z"",` +
 				`""percent"":50,""longUrl"":""http://x.example/1""},{""name"":""2"",` +
-				`""languages"":[""de""],""longUrl"":""mailto:a""}]"` + "\n"},
+				`""languages"":[""de""],""longUrl"":""mailto:a""}]",` +
+				"true,3,0,2026-02-01T12:00:00Z,$argon2id$\n"},
 	} {
 		t.Run(string(test.format)+"/"+test.name, func(t *testing.T) {
 			if got := write(t, test.format, test.records...); got != test.want {

@@ -15,6 +15,8 @@ type Patch struct {
 	StatusCode *int64
 	Forward    *[]string
 	Rules      *[]TargetRule
+	Password   *string // a hash; "": none
+	MaxOpens   *int64  // zero: no limit
 	Disabled   *bool
 	Title      *string
 	Tags       *[]string
@@ -24,10 +26,9 @@ type Patch struct {
 // Edit is one of several edits.
 type Edit struct {
 	Name Name
-	// Once: if another edit comes between, give up.
+	// Once: if another edit comes between, give up. An opening of the link is no edit.
 	Once bool
-	// Change returns what the link is to become. It may be called more than once, unless Once is
-	// set.
+	// Change returns what the link is to become. It may be called more than once.
 	Change func(Link) (Link, error)
 }
 
@@ -74,7 +75,16 @@ func (r Rules) Edit(l Link, p Patch, by Actor, now time.Time) (Link, error) {
 	sameSecond := func(a, b time.Time) bool {
 		return a.Truncate(time.Second).Equal(b.Truncate(time.Second))
 	}
+	if p.MaxOpens != nil {
+		if err = edited.setMaxOpens(*p.MaxOpens); err != nil {
+			return Link{}, err
+		}
+	}
 	if p.End != nil && (p.End.At == nil || !sameSecond(*p.End.At, l.ExpiresAt)) {
+		if edited.UsedUp() {
+			return Link{}, &InvalidError{FieldMaxOpens, "The link was opened as often as it may " +
+				"be: send maxOpens too, how often it may be opened from now on, or null."}
+		}
 		if edited.ExpiresAt, err = r.end(*p.End, true, now); err != nil {
 			return Link{}, err
 		}
@@ -111,7 +121,10 @@ func (r Rules) Edit(l Link, p Patch, by Actor, now time.Time) (Link, error) {
 			return Link{}, err
 		}
 	}
-	if edited.Forward != l.Forward || retargeted {
+	if p.Password != nil {
+		edited.Password = *p.Password
+	}
+	if edited.Forward != l.Forward || retargeted || edited.Guarded() != l.Guarded() {
 		if err = edited.checkForward(); err != nil {
 			return Link{}, err
 		}
@@ -143,7 +156,7 @@ func (r Rules) Edit(l Link, p Patch, by Actor, now time.Time) (Link, error) {
 		(l.ExpiresAt.IsZero() || edited.ExpiresAt.Before(l.ExpiresAt))
 	if l.Shared && !by.Admin && (edited.LongURL != l.LongURL || earlier ||
 		edited.Disabled != l.Disabled || edited.Forward != l.Forward ||
-		!sameRules(edited.Rules, l.Rules) ||
+		!sameRules(edited.Rules, l.Rules) || edited.Guard != l.Guard ||
 		!edited.StartsAt.Equal(l.StartsAt) || edited.GoneURL != l.GoneURL) {
 		return Link{}, ErrShared
 	}

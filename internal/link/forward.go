@@ -44,9 +44,13 @@ func ParseForward(names []string) (f Forward, err error) {
 	return f, nil
 }
 
-// checkForward returns an error if a link forwards something and one of its targets cannot take it.
-// The error is an *InvalidError.
+// checkForward returns an error if a link forwards something and one of its targets cannot take it,
+// or if it is guarded: an opening has neither path nor query. The error is an *InvalidError.
 func (l Link) checkForward() error {
+	if l.Forward != 0 && l.Guarded() {
+		return &InvalidError{FieldForward, "A link with a password or with maxOpens forwards " +
+			"nothing: leave forward empty."}
+	}
 	if l.Forward != 0 && slices.ContainsFunc(l.Targets(), func(longURL string) bool {
 		return !Link{LongURL: longURL}.CanForward()
 	}) {

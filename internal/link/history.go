@@ -121,6 +121,9 @@ func (l Link) before(next Link) map[string]any {
 	set("statusCode", l.StatusCode != next.StatusCode, cmp.Or(l.StatusCode, DefaultStatusCode))
 	set("forward", l.Forward != next.Forward, l.Forward.Names())
 	set("rules", !sameRules(l.Rules, next.Rules), append([]TargetRule{}, l.Rules...))
+	set("password", l.Password != next.Password, l.Password != "")
+	set("maxOpens", l.MaxOpens != next.MaxOpens || l.OpensLeft != next.OpensLeft,
+		numberOrNull(l.MaxOpens))
 	set("disabled", l.Disabled != next.Disabled, l.Disabled)
 	set("title", l.Title != next.Title, orNull(l.Title))
 	set("tags", !slices.Equal(l.Tags, next.Tags), append([]string{}, l.Tags...))
@@ -134,6 +137,13 @@ func orNull(s string) any {
 		return nil
 	}
 	return s
+}
+
+func numberOrNull(n int) any {
+	if n == 0 {
+		return nil
+	}
+	return n
 }
 
 func timeOrNull(t time.Time) any {

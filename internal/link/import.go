@@ -54,9 +54,6 @@ func (r Rules) Import(was Link, domain Domain, now time.Time) (Link, error) {
 	if l.Rules, err = r.checkRules(was.Rules); err != nil {
 		return Link{}, err
 	}
-	if err = l.checkForward(); err != nil {
-		return Link{}, err
-	}
 	if err = r.checkGoneURL(l); err != nil {
 		return Link{}, err
 	}
@@ -76,6 +73,12 @@ func (r Rules) Import(was Link, domain Domain, now time.Time) (Link, error) {
 		!storable(l.ExpiresAt) {
 		return Link{}, &InvalidError{FieldExpiresAt,
 			"The end must be from 1970 on, and before the year 10000."}
+	}
+	if err = l.importGuard(was.Guard, now); err != nil {
+		return Link{}, err
+	}
+	if err = l.checkForward(); err != nil {
+		return Link{}, err
 	}
 	l.StartsAt = was.StartsAt.UTC().Truncate(time.Second)
 	if err = l.checkStart(); err != nil {

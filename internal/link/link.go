@@ -30,6 +30,7 @@ type Link struct {
 	// GoneURL is where browsers are sent once the link has ended. "": to where the service says. A
 	// tombstone has it too.
 	GoneURL Fallback
+	Guard   // what it asks for before it leads anywhere
 	// Locked says that an admin has taken the link down. Only an admin can end that.
 	Locked    bool
 	DeletedAt time.Time // zero: it is not deleted
@@ -107,9 +108,10 @@ func (l Link) State(now time.Time) State {
 	return StateLive
 }
 
-// Expired reports whether the link has expired at now, even if it is deleted too.
+// Expired reports whether the link has expired at now, even if it is deleted too. One that is used
+// up has, whatever its end is by other clocks.
 func (l Link) Expired(now time.Time) bool {
-	return !l.ExpiresAt.IsZero() && !l.ExpiresAt.After(now)
+	return l.UsedUp() || !l.ExpiresAt.IsZero() && !l.ExpiresAt.After(now)
 }
 
 // Errors of a store of links, and of changes that a caller asks for. A function that returns one of

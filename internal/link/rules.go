@@ -43,6 +43,9 @@ const (
 	FieldClicks     Field = "clicks"
 	FieldForward    Field = "forward"
 	FieldRules      Field = "rules" // or "rules[1].countries", as checkRules has it
+	FieldPassword   Field = "password"
+	FieldMaxOpens   Field = "maxOpens"
+	FieldOpensLeft  Field = "opensLeft"
 	FieldDomain     Field = "domain"
 )
 
@@ -148,6 +151,8 @@ type Wish struct {
 	StatusCode *int64     // nil: 302
 	Forward    []string
 	Rules      []TargetRule // nil: it does not say
+	Password   *string      // a hash; nil: it does not say; "": none
+	MaxOpens   *int64       // nil: it does not say; zero: no limit
 	Title      string
 	Tags       []string
 }
@@ -186,6 +191,14 @@ func (r Rules) New(w Wish, now time.Time) (Link, error) {
 	}
 	if l.StatusCode, err = statusCode(w.StatusCode); err != nil {
 		return Link{}, err
+	}
+	if w.Password != nil {
+		l.Password = *w.Password
+	}
+	if w.MaxOpens != nil {
+		if err = l.setMaxOpens(*w.MaxOpens); err != nil {
+			return Link{}, err
+		}
 	}
 	if l.Forward, err = ParseForward(w.Forward); err == nil {
 		err = l.checkForward()
@@ -249,8 +262,8 @@ func (r Rules) end(e End, owned bool, now time.Time) (time.Time, error) {
 	return now.Add(min(r.DefaultTTL, r.MaxTTL)), nil
 }
 
-// checkStart returns an error if a link cannot start when it is to. A start may be past. The error
-// is an *InvalidError.
+// checkStart returns an error if a link cannot start when it is to. A start may be past. The end of
+// a link that is used up is not the one that it is to have. The error is an *InvalidError.
 func (l Link) checkStart() error {
 	switch {
 	case l.StartsAt.IsZero():
@@ -258,7 +271,7 @@ func (l Link) checkStart() error {
 	case !storable(l.StartsAt):
 		return &InvalidError{FieldStartsAt,
 			"The start must be from 1970 on, and before the year 10000."}
-	case !l.ExpiresAt.IsZero() && !l.StartsAt.Before(l.ExpiresAt):
+	case !l.ExpiresAt.IsZero() && !l.UsedUp() && !l.StartsAt.Before(l.ExpiresAt):
 		return &InvalidError{FieldStartsAt, "The start must be before the end."}
 	}
 	return nil

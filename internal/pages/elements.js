@@ -53,7 +53,7 @@ export function badge(where, link, live = "") {
 }
 
 // labels has the names of a link's members for people. words returns a member's value for people.
-export const labels = { longUrl: "Long URL", title: "Title", tags: "Tags", expiresAtUtc: "Expires", startsAtUtc: "Starts", goneUrl: "Leads afterwards to", rules: "Rules", statusCode: "Redirect", forward: "Appended", disabled: "Disabled",
+export const labels = { longUrl: "Long URL", title: "Title", tags: "Tags", expiresAtUtc: "Expires", startsAtUtc: "Starts", goneUrl: "Leads afterwards to", rules: "Rules", password: "Password", maxOpens: "Openings", statusCode: "Redirect", forward: "Appended", disabled: "Disabled",
   locked: "Taken down", owner: "Owner", deletedAtUtc: "Deleted" };
 export const words = (name, value) => (value === null || value?.length === 0 ? name === "expiresAtUtc" ? "never" : "none" : Array.isArray(value) ? value.map((one) => (name === "rules" ? ruleWords(one) : one)).join(name === "rules" ? "; " : ", ")
   : value === true ? "yes" : value === false ? "no" : name.endsWith("AtUtc") ? time(value) : name === "owner" ? ownerText(value) : String(value));

@@ -1,6 +1,6 @@
 // One link: what it is, its edits, and the form for a new one.
 
-import { act, badge, blame, clear, count, el, fromField, labels, later, split, stateOf, toField, unread, words, wrong } from "./elements.js";
+import { act, badge, blame, clear, count, el, fromField, labels, later, number, split, stateOf, toField, unread, words, wrong } from "./elements.js";
 import { changed } from "./list.js";
 import { complete } from "./longurl.js";
 import { bare, byId, copy, nameOf, say, time } from "./page.js";
@@ -21,9 +21,9 @@ let stats; // the module of statistics, once a link was shown
 let justMade = null; // the name of a link, until it is shown
 const drafts = new Map(session.draft()); // unsaved values for links that are not shown, by name
 
-const valuesOf = (l) => ({ longUrl: l.longUrl, title: (l.title ?? "").trim(), tags: l.tags, expiresAtUtc: toField(l.expiresAtUtc), statusCode: String(l.statusCode), startsAtUtc: toField(l.startsAtUtc), goneUrl: l.goneUrl ?? "", rules: l.rules, forward: l.forward });
+const valuesOf = (l) => ({ longUrl: l.longUrl, title: (l.title ?? "").trim(), tags: l.tags, expiresAtUtc: toField(l.expiresAtUtc), statusCode: String(l.statusCode), startsAtUtc: toField(l.startsAtUtc), goneUrl: l.goneUrl ?? "", password: "", maxOpens: String(l.opensLeft ?? ""), rules: l.rules, forward: l.forward });
 byId("many-domain").replaceChildren(...[...fields.domain.options].map((option) => option.cloneNode(true)));
-const blank = { longUrl: "", domain: fields.domain.options[0]?.value ?? "", alias: "", title: "", tags: [], expiresAtUtc: "", statusCode: "302", startsAtUtc: "", goneUrl: "", rules: [], forward: [] };
+const blank = { longUrl: "", domain: fields.domain.options[0]?.value ?? "", alias: "", title: "", tags: [], expiresAtUtc: "", statusCode: "302", startsAtUtc: "", goneUrl: "", password: "", maxOpens: "", rules: [], forward: [] };
 
 // differing returns the values that differ from others.
 const differing = (values, others) => Object.fromEntries(
@@ -31,8 +31,11 @@ const differing = (values, others) => Object.fromEntries(
 
 // entered returns the values of the form. A text in the field for tags is not a tag yet.
 const entered = () => Object.fromEntries(
-  Object.keys(base).map((name) => [name, name === "tags" ? tags : name === "rules" ? rules
+  Object.keys(base).map((name) => [name, name === "tags" ? tags : name === "rules" ? rules : name === "password" ? password()
     : name === "forward" ? forwards.filter((box) => box.checked).map((box) => box.value) : fields[name].value.trim()]));
+
+// password returns the one that is typed, null if the link is to lose its own, and "" if it stays.
+const password = () => (fields["password-off"].checked ? null : fields.password.value);
 
 // typed returns the values of the form that differ from the link's.
 const typed = () => differing(entered(), base);
@@ -44,6 +47,7 @@ function fill(values) {
   for (const [name, value] of Object.entries(differing(values, entered()))) {
     if (name === "tags") setTags(value);
     else if (name === "rules") showRules(value);
+    else if (name === "password") fields["password-off"].checked = value === null, fields.password.value = value ?? "";
     else if (name === "forward") for (const box of forwards) box.checked = value.includes(box.value);
     else fields[name].value = value;
   }
@@ -165,7 +169,7 @@ export function leave() {
 
 session.draft = () => {
   keepTyped();
-  return [...drafts];
+  return [...drafts].map(([name, { password: _, ...values }]) => [name, values]).filter(([, values]) => Object.keys(values).length); // no password is stored
 };
 
 const hide = (...ids) => ids.forEach((id) => { byId(id).hidden = true; });
@@ -195,6 +199,7 @@ function openForm() {
   for (const id of ["link-problem", "link-wrong", "form-problem", "give-problem", "past-problem", "back-problem"]) wrong(id, null);
   byId("conflict").replaceChildren();
   clear(form);
+  byId("password-drop").hidden = !link?.password;
   if (!link) for (const field of fields) field.disabled = field.readOnly = false;
   byId("alias-field").hidden = link !== null;
   byId("domain-field").hidden = link !== null || domains.length < 2;
@@ -204,7 +209,7 @@ function openForm() {
   drafts.delete(shown);
   byId("alias-says").textContent = "";
   campaign(false);
-  byId("options").open = ["statusCode", "startsAtUtc", "goneUrl"].some((name) => fields[name].value !== blank[name]) || rules.length > 0 || forwards.some((box) => box.checked);
+  byId("options").open = ["statusCode", "startsAtUtc", "goneUrl", "maxOpens"].some((name) => fields[name].value !== blank[name]) || link?.password || fields.password.value || rules.length > 0 || forwards.some((box) => box.checked);
   form.hidden = byId("edit").hidden = false;
 }
 
@@ -282,7 +287,7 @@ function show(response) {
   byId("link-about").textContent = [state === "scheduled" && `starts ${time(link.startsAtUtc)}`, link.createdAtUtc && `Created ${time(link.createdAtUtc)}`,
     link.updatedAtUtc && `edited ${time(link.updatedAtUtc)}`,
     gone ? `deleted ${time(link.deletedAtUtc)}` : link.expiresAtUtc ? `${state === "expired" ? "expired" : "expires"} ${time(link.expiresAtUtc)}` : "never expires",
-    `${[301, 308].includes(link.statusCode) ? "permanent" : "temporary"} redirect (${link.statusCode})`, link.rules.length > 0 && count(link.rules.length, "rule"), link.forward.length && `appends the ${link.forward.join(" and the ")}`, me.admin ? (link.owner ? `owner ${link.owner}` : "without an owner") : choosy() && `owner: ${ownerText(link.owner)}`].filter(Boolean).join(" · ");
+    `${[301, 308].includes(link.statusCode) ? "permanent" : "temporary"} redirect (${link.statusCode})`, link.rules.length > 0 && count(link.rules.length, "rule"), link.password && "asks for a password", link.maxOpens && `${number(link.opensLeft)} of ${count(link.maxOpens, "opening")} left`, link.forward.length && `appends the ${link.forward.join(" and the ")}`, me.admin ? (link.owner ? `owner ${link.owner}` : "without an owner") : choosy() && `owner: ${ownerText(link.owner)}`].filter(Boolean).join(" · ");
   byId("link-tags").replaceChildren(...link.tags.map((tag) => el("span", {}, el("bdi", { textContent: tag }))));
   byId("link-shared").textContent = !link.shared ? "" : held
     ? "Shared: somebody else shortened this URL too and was given this link, so it stays for them. Its long URL stays, and it cannot end earlier, be disabled or be deleted; an admin can do that."
@@ -305,7 +310,8 @@ function show(response) {
   fields.longUrl.readOnly = held;
   for (const field of fields) field.disabled = gone || barred; // typed values stay there
   campaign(false);
-  for (const field of [...forwards, fields.startsAtUtc, fields.goneUrl, byId("rules")]) field.disabled ||= held;
+  for (const field of [...forwards, fields.startsAtUtc, fields.goneUrl, fields.password, fields["password-off"], fields.maxOpens, byId("rules")]) field.disabled ||= held;
+  byId("password-drop").hidden = !link.password;
   byId("give").hidden = !choosy() || gone || barred;
   offerOwners();
   byId("past").hidden = false;
@@ -491,6 +497,7 @@ function bodyOf(values) {
   for (const name of ["expiresAtUtc", "startsAtUtc"]) if (name in body) body[name] = fromField(body[name]);
   if ("goneUrl" in body) body.goneUrl = body.goneUrl ? complete(body.goneUrl) : null;
   if ("rules" in body) body.rules = body.rules.map((rule) => ({ ...rule, longUrl: rule.longUrl && complete(rule.longUrl) }));
+  if ("maxOpens" in body) body.maxOpens = body.maxOpens ? Number(body.maxOpens) : null;
   if ("statusCode" in body) body.statusCode = Number(body.statusCode);
   return body;
 }

@@ -238,7 +238,7 @@ function row(link) {
   part("open").href = `#/link/${nameOf(link)}`;
   part("pick").ariaLabel = `Select ${name}`;
   badge(part("state"), link);
-  part("rules").textContent = link.rules.length ? "Rules" : "";
+  part("rules").textContent = [link.password && "Password", link.maxOpens && `${number(link.opensLeft)} left`, link.rules.length && "Rules"].filter(Boolean).join(" · ");
   part("title").textContent = part("title").title = link.title ?? "";
   part("long").textContent = part("long").title = link.longUrl;
   part("tags").append(...link.tags.map((tag) => el("a", { className: "tag", href: to("", { tag }), ariaLabel: `Links with the tag ${tag}` }, el("bdi", { textContent: tag }))));

@@ -39,6 +39,16 @@ func PolicyWith(origins ...string) string {
 		strings.Join(append([]string{"connect-src 'self'"}, origins...), " "), 1)
 }
 
+// PolicyOfForm returns Policy for a page with a form whose response leads to another website.
+// Browsers hold the redirect against the form, too, and * would let through only http and https.
+func PolicyOfForm(schemes []string) string {
+	allowed := "form-action 'self' http: https:"
+	for _, scheme := range schemes {
+		allowed += " " + scheme + ":"
+	}
+	return strings.Replace(Policy, "form-action 'self'", allowed, 1)
+}
+
 //go:embed *.css *.js *.png
 //go:embed admin.html bulk.html claims.html importexport.html keys.html link.html qr.html
 var files embed.FS
@@ -190,6 +200,8 @@ var (
 	homeFile string
 	//go:embed preview.html
 	previewFile string
+	//go:embed guard.html
+	guardFile string
 	//go:embed problem.html
 	problemFile string
 	//go:embed manage.html
@@ -512,12 +524,42 @@ func split(longURL string) (before, host, after string) {
 	return longURL[:start], longURL[start:end], longURL[end:]
 }
 
+// Guarded is a guarded link for its page, which says nothing of the target.
+type Guarded struct {
+	Link
+	Password bool   // it has one
+	Source   string // of the visitor; "": none
+	Wrong    string // what is wrong with the password that was sent; "": nothing
+}
+
+// Guard returns the page of a guarded link, for a request of this escaped path.
+func (s Site) Guard(escapedPath string, l Guarded) []byte {
+	root := rootFrom(escapedPath)
+	title, lead := "Open this link?", "It may be opened a limited number of times: opening it counts."
+	if l.Password {
+		title, lead = "This link has a password", "Type it to open the link."
+	}
+	var query string
+	if l.Source != "" {
+		query = "?" + url.Values{"utm_source": {l.Source}}.Encode()
+	}
+	var invalid markup
+	if l.Wrong != "" {
+		invalid = ` aria-invalid="true"`
+	}
+	return s.layout(root, title, noIndex, fill(guardFile, "Root", root, "ShortURL",
+		bare(l.ShortURL), "Title", title, "Lead", lead, "Name", l.Name, "Query", query,
+		"HidePassword", hidden(!l.Password), "Wrong", l.Wrong, "Invalid", invalid, "Require",
+		map[bool]markup{true: " required autofocus"}[l.Password]))
+}
+
 // Offer is a link that the page of an error offers to make. The zero Offer offers nothing.
 type Offer struct {
 	Alias string
 	// Domain is the link's, and Main the Base of the default domain, where people sign in. Both are
 	// "" for a link of the default domain.
 	Domain, Main string
+	Again        string // where to try again; "": at the same address
 }
 
 // Problem returns the page that shows an error, for a request of this escaped path.
@@ -528,9 +570,9 @@ func (s Site) Problem(escapedPath string, status int, title, detail string, offe
 		start = offer.Main + "/"
 		query.Set("domain", offer.Domain)
 	}
-	again := slices.Contains([]int{429, 503}, status)
+	again := slices.Contains([]int{429, 503}, status) || offer.Again != ""
 	return s.layout(root, title, noIndex,
-		fill(problemFile, "Root", root, "Status", fmt.Sprint(status), "Title", title, "Detail",
+		fill(problemFile, "Root", root, "Again", offer.Again, "Status", fmt.Sprint(status), "Title", title, "Detail",
 			detail, "Start", start, "Query", query.Encode(),
 			"HideOffer", hidden(offer.Alias == ""), "HideAgain", hidden(!again)))
 }

@@ -111,7 +111,8 @@ func TestNamesInPagesStandWhereTextsAreHarmless(t *testing.T) {
 	// name also a domain, and a short URL is the service's own. What was asked stands after an
 	// alias, and the query in a fragment.
 	safe := []string{"href Root", "href Start", "href Query", "href Alias", "href Asked",
-		"href ResultAlias", "href Name", "href ResultName", "src Root", "src Name", "href ShortURL",
+		"href ResultAlias", "href Name", "href ResultName", "src Root", "src Name", "action Root",
+		"action Name", "action Query", "href Again", "href ShortURL",
 		"download Alias", "download ResultAlias", "value LongURL", "value Alias", "data-keep Keep",
 		"data-base Base", "data-issuer Issuer", "data-client Client", "data-scopes Scopes",
 		"data-default Default", "data-name Name", "data-domain Domain", "data-main Main", "data-schemes Schemes"}

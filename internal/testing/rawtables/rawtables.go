@@ -207,7 +207,7 @@ func Link(l link.Link) Entity {
 	e["LongUrl"], e["IsDisabled"] = l.LongURL, l.Disabled
 	for name, text := range map[string]string{"Owner": l.Owner, "Title": l.Title,
 		"ClaimHash": l.ClaimHash, "Spelling": string(l.Spelling), "History": l.History.JSON(),
-		"GoneUrl": string(l.GoneURL)} {
+		"GoneUrl": string(l.GoneURL), "Password": l.Password} {
 		if text != "" {
 			e[name] = text
 		}
@@ -240,6 +240,13 @@ func Link(l link.Link) Entity {
 	if len(l.Rules) > 0 {
 		rules, _ := json.Marshal(l.Rules)
 		e["Rules"] = string(rules)
+	}
+	if l.MaxOpens > 0 {
+		e["MaxOpens"], e["OpensLeft"] = l.MaxOpens, l.OpensLeft
+		if l.OpensLeft < l.MaxOpens {
+			e["OpenId"] = "of an opening"
+		}
+		e.time("ExpiresAtUtcKept", l.EndKept)
 	}
 	e.time("CreatedAtUtc", l.CreatedAt)
 	e.time("ExpiresAtUtc", l.ExpiresAt)
@@ -371,8 +378,8 @@ func (r *Tables) Age(d time.Duration) {
 	for _, table := range []string{r.Links, r.Index, r.Expiry} {
 		for _, e := range r.Rows(table) {
 			aged := false
-			for _, name := range []string{"ExpiresAtUtc", "StartsAtUtc", "DeletedAtUtc",
-				"GoneAtUtc"} {
+			for _, name := range []string{"ExpiresAtUtc", "ExpiresAtUtcKept", "StartsAtUtc",
+				"DeletedAtUtc", "GoneAtUtc"} {
 				at := e.at(name)
 				if at.IsZero() {
 					continue

@@ -53,6 +53,7 @@ type body struct {
 	Tags                                      []string
 	Rules                                     []struct{ LongURL string }
 	Disabled, Shared, Locked                  bool
+	MaxOpens, OpensLeft                       int
 	Items                                     []body
 	At                                        time.Time // of a change in a history
 	By, What                                  string
@@ -69,7 +70,7 @@ func problem(b body) string { return strings.TrimPrefix(b.Type, "/problems/") }
 
 func (b body) view() view {
 	v := view{alias: b.Alias, url: b.LongURL, tags: strings.Join(b.Tags, " "), disabled: b.Disabled,
-		shared: b.Shared, locked: b.Locked}
+		shared: b.Shared, locked: b.Locked, max: b.MaxOpens, left: b.OpensLeft}
 	set(&v.owner, b.Owner)
 	set(&v.title, b.Title)
 	set(&v.gone, b.GoneURL)
@@ -138,8 +139,11 @@ func (r *round) do(e *event, n *node, k *key, method, path string, send any) bod
 	if n.run.Load() != run { // which of its processes has responded is not known
 		e.run = nil
 	}
-	if alias, ok := strings.CutPrefix(path, "/"); ok && method == "GET" &&
-		!strings.Contains(alias, "/") {
+	alias, ok := strings.CutPrefix(path, "/")
+	if ok = ok && method == "GET" && !strings.Contains(alias, "/"); e.op == "open" {
+		alias, ok = e.alias, true
+	}
+	if ok {
 		run.clicked(r.name(alias), e.status)
 	}
 	e.problem, e.told = problem(got), got.view()
@@ -188,6 +192,9 @@ func (r *round) record(e event) {
 		if r.owner[a] = e.told.owner; e.op == "shorten" {
 			r.owner[a] = e.by
 		}
+		if e.told.max > 0 && !slices.Contains(r.guarded, a) {
+			r.guarded = append(r.guarded, a)
+		}
 	}
 }
 
@@ -217,6 +224,17 @@ func (r *round) someAlias(rng *rand.Rand) string {
 		return pick(rng, r.aliases[max(0, len(r.aliases)-8):])
 	}
 	return pick(rng, r.aliases)
+}
+
+// someGuarded returns the alias of a link that could be opened only so often, mostly a recent one.
+func (r *round) someGuarded(rng *rand.Rand) string {
+	r.mu.Lock()
+	few := r.guarded[max(0, len(r.guarded)-2):]
+	r.mu.Unlock()
+	if len(few) == 0 || rng.IntN(4) == 0 {
+		return r.someAlias(rng)
+	}
+	return pick(rng, few)
 }
 
 // someKeyOf returns a key for a link: any, or mostly that of its owner.
@@ -278,6 +296,17 @@ func (r *round) act(rng *rand.Rand) {
 	defer r.quiet.RUnlock()
 	if r.blocking && r.changeHosts(n, rng) {
 		return
+	}
+	if r.opening {
+		switch rng.IntN(12) {
+		case 0, 1, 2:
+			r.open(n, r.someGuarded(rng))
+			return
+		case 3:
+			a := r.someGuarded(rng)
+			r.setMaxOpens(n, r.someKeyOf(rng, a), a, rng.IntN(4))
+			return
+		}
 	}
 	switch rng.IntN(24) {
 	case 0:
@@ -404,6 +433,34 @@ func (r *round) follow(n *node, alias string) event {
 	return e
 }
 
+// open opens a link as a program does.
+func (r *round) open(n *node, alias string) event {
+	e := event{op: "open", alias: alias}
+	r.do(&e, n, nil, "POST", "/api/links/"+alias+"/open", map[string]any{})
+	r.count.opens.Add(1)
+	if e.status == 303 {
+		r.count.opened.Add(1)
+	}
+	r.record(e)
+	return e
+}
+
+// setMaxOpens sets how often a link may be opened from now on; 0: no limit.
+func (r *round) setMaxOpens(n *node, k *key, alias string, opens int) event {
+	e := about("edit", k, alias)
+	e.change.max = &opens
+	r.do(&e, n, k, "PATCH", "/api/links/"+alias, map[string]any{"maxOpens": numberOrNull(opens)})
+	r.record(e)
+	return e
+}
+
+func numberOrNull(n int) any {
+	if n == 0 {
+		return nil
+	}
+	return n
+}
+
 // about returns an event of a credential and a link.
 func about(op string, k *key, alias string) event {
 	return event{op: op, by: k.owner, groups: k.groups, token: k.owner == "", alias: alias}
@@ -429,6 +486,17 @@ func (r *round) past(n *node, k *key, alias string, last bool) event {
 			}
 			p.deleted = at.Unix()
 			delete(c.Before, "deletedAtUtc")
+		}
+		if end, ok := c.Before["expiresAtUtc"]; ok {
+			p.end = noEnd
+			if text, ok := end.(string); ok {
+				at, err := time.Parse(time.RFC3339, text)
+				if err != nil {
+					r.violation("%v in a history", err)
+				}
+				p.end = at.Unix()
+			}
+			delete(c.Before, "expiresAtUtc")
 		}
 		before, _ := json.Marshal(c.Before)
 		p.before = string(before)
@@ -471,6 +539,10 @@ func (r *round) edit(n *node, k *key, alias string, rng *rand.Rand) {
 	case 5:
 		e.change.rule = new(string)
 		send["rules"] = nil
+	}
+	if r.opening && rng.IntN(6) == 0 {
+		e.change.max = new(rng.IntN(4))
+		send["maxOpens"] = numberOrNull(*e.change.max)
 	}
 	if rng.IntN(3) == 0 {
 		e.change.disabled = new(rng.IntN(2) == 0)

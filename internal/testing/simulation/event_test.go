@@ -13,7 +13,8 @@ import (
 
 // event is a request of a client with its response.
 type event struct {
-	// op is shorten, follow, read, list, history, edit, delete, restore, claim, import or dry run.
+	// op is shorten, follow, open, read, list, history, edit, delete, restore, claim, import or dry
+	// run.
 	op     string
 	by     string   // an owner, "admin", or "" for nobody; for shorten and import, the link's owner
 	groups []string // of a member
@@ -38,7 +39,8 @@ type event struct {
 	past    []past   // for history: the newest change first
 	last    bool     // the link has not been changed since
 	etag    string
-	target  string // for follow
+	target  string // for follow and open
+	again   bool   // of an edit: it may have been written once more: see attempts
 	// birth marks an added shorten: a response told of its link, but none told that it made the
 	// link.
 	birth bool
@@ -78,6 +80,7 @@ func (e event) done() int64 {
 type view struct {
 	alias, url, rule, gone, owner, title, tags string // rule leads everybody there
 	end, starts, deleted                       int64
+	max, left                                  int // openings; 0, 0: as many as people want
 	disabled, shared, locked                   bool
 }
 
@@ -85,6 +88,7 @@ type view struct {
 type change struct {
 	url, rule, gone, title, tags, owner *string
 	end, starts                         *int64 // 0: never, and at once
+	max                                 *int   // openings from now on; 0: no limit
 	disabled, locked                    *bool  // locked only by a file
 }
 
@@ -99,6 +103,8 @@ func (c change) apply(v view) view {
 	set(&v.disabled, c.disabled)
 	set(&v.locked, c.locked)
 	set(&v.owner, c.owner)
+	set(&v.max, c.max)
+	set(&v.left, c.max)
 	return v
 }
 
@@ -120,7 +126,8 @@ func (e event) slow() bool { return e.ret-e.call > int64(900*time.Millisecond) }
 func (e event) mayHaveGiven(alias string, history []event) bool {
 	return e.slow() || e.node.failedBetween(e.call, e.ret+1e9, writesOf(partition(alias)), alias) ||
 		slices.ContainsFunc(history, func(w event) bool {
-			return w.alias == alias && w.writes() && w.call <= e.ret && e.call <= w.done() ||
+			return w.alias == alias && (w.writes() || w.op == "open") && w.call <= e.ret &&
+				e.call <= w.done() ||
 				w.told.alias == alias && e.from-60 <= w.told.end && w.told.end <= e.latest+60
 		})
 }
@@ -197,9 +204,9 @@ func (r *round) births(history []event) []event {
 func attempts(history []event) (more []event) {
 	for _, e := range history {
 		switch e.op {
-		case "edit", "delete", "restore", "claim":
+		case "edit", "delete", "restore", "claim", "open":
 			if e.writeMayHaveFailed() {
-				e.status, e.problem, e.etag, e.told = 0, "", "", view{}
+				e.status, e.problem, e.etag, e.told, e.again = 0, "", "", view{}, true
 				more = append(more, e)
 			}
 		}

@@ -131,7 +131,7 @@ func (r *round) checkHosts(history []event) {
 			if blocked || (e.status == 200 || e.status == 201) && !e.birth {
 				urls = append(urls, *e.change.url)
 			}
-		case "follow":
+		case "follow", "open":
 			if blocked {
 				urls = possible(times[e.alias].url, e, e.since(e.alias, partition(e.alias)))
 			} else if e.target != "" {

@@ -3,6 +3,7 @@
 package simulation
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -16,6 +17,8 @@ import (
 type linkState struct {
 	phase phase
 	view         // deleted is the earliest possible time
+	endBy int64  // of a link that is used up: the latest possible end; end is the earliest one
+	kept  int64  // of a link that is used up: the end that it had
 	past  string // its history: see remember
 	until int64  // the latest possible time at which it was deleted
 	etag  string // "" if no response told of it
@@ -81,12 +84,17 @@ func (s linkState) any(e linkEvent) []linkState {
 	switch {
 	case e.op == "import", e.op == "dry run":
 		return s.imported(e)
+	case e.op == "open", e.op == "follow":
+		return s.lead(e)
 	case e.op == "shorten" && (e.choice() || e.status == 201):
 		return s.create(e)
 	case e.op == "shorten":
 		return s.share(e)
 	case !e.known():
 		next, _, _ := s.apply(e.event, false)
+		if e.again && (next.max != s.max || next.left != s.left) {
+			return []linkState{s} // openings are never set twice
+		}
 		return []linkState{next}
 	case e.problem == "conflict":
 		return []linkState{s} // others were faster, many times in a row
@@ -122,7 +130,40 @@ func (s linkState) any(e linkEvent) []linkState {
 
 // live reports whether the link leads somewhere at the time now, or will once it starts.
 func (s linkState) live(now int64) bool {
-	return s.phase == made && s.deleted == 0 && !s.disabled && (s.end == 0 || s.end > now)
+	return s.phase == made && s.deleted == 0 && !s.disabled && !s.used() &&
+		(s.end == 0 || s.end > now)
+}
+
+// used reports whether the link was opened as often as it could be.
+func (s linkState) used() bool { return s.max > 0 && s.left == 0 }
+
+// opened returns the state after an opening. The last one ends the link.
+func (s linkState) opened(e event) linkState {
+	if s.left--; s.left == 0 {
+		s.kept, s.end, s.endBy = s.end, e.from, e.until
+	}
+	return s
+}
+
+// lead handles an opening of a link, or a request for it that does not lead anywhere. What a node
+// may have cached is checked by checkTimes: links that can be opened only so often never are.
+func (s linkState) lead(e linkEvent) []linkState {
+	free := s.phase == made && s.max == 0
+	can := s.live(e.from) && s.starts <= e.until
+	switch {
+	case !e.known() && s.live(e.from) && s.max > 0:
+		return []linkState{s, s.opened(e.event)}
+	case !e.known(), free,
+		e.problem == "link-guarded" && can,
+		e.problem == "link-blocked" && can,
+		e.status == 410 && (s.phase == gone || s.phase == made && (s.used() || s.deleted != 0 ||
+			s.disabled || s.end != 0 && s.end <= e.until || s.over(e.latest))),
+		e.status == 404 && (s.phase != made || s.starts > e.from || s.over(e.latest)):
+		return []linkState{s}
+	case e.status == 303 && can && (e.target == s.rule || s.rule == "" && e.target == s.url):
+		return []linkState{s.opened(e.event)}
+	}
+	return nil
 }
 
 // over reports whether the link's time is over, so that it may have been reaped.
@@ -145,10 +186,20 @@ func (s linkState) as(e event) (linkState, bool) {
 	if s.deleted != 0 && s.deleted <= e.told.deleted && e.told.deleted <= s.until {
 		s.deleted, s.until = e.told.deleted, e.told.deleted
 	}
+	if s.endBy != 0 && s.end <= e.told.end && e.told.end <= s.endBy {
+		s.end, s.endBy = e.told.end, e.told.end
+	}
 	if e.told.shared && !s.shared && s.owner == "" && e.writeMayHaveFailed() {
 		// The write was applied, and others were given the link before the service looked at what
 		// had become of its write.
-		s.shared, s.etag = true, ""
+		s = s.marked()
+	}
+	if e.op != "read" && e.told.max == s.max && e.told.left < s.left && e.writeMayHaveFailed() {
+		// Likewise, others have opened the link.
+		if e.told.left == 0 {
+			e.told.end = s.end
+		}
+		e.told.left = s.left
 	}
 	known := s.etag == "" || e.etag == "" || s.etag == e.etag
 	if e.etag != s.etag && e.etag != "" {
@@ -183,6 +234,16 @@ func (s linkState) create(e linkEvent) []linkState {
 	return nil
 }
 
+// marked returns the state of a link that others than its maker have. For one that can be opened
+// only so often, that is no other version.
+func (s linkState) marked() linkState {
+	if !s.shared && s.max == 0 {
+		s.etag = ""
+	}
+	s.shared = true
+	return s
+}
+
 // share handles a request that was given this link, or may have been. After that, others than the
 // link's maker have it, perhaps with a later end.
 func (s linkState) share(e linkEvent) []linkState {
@@ -192,16 +253,14 @@ func (s linkState) share(e linkEvent) []linkState {
 	}
 	all := []linkState{s}
 	if s.phase == made && s.owner == "" && e.by == "" && s.url == *e.change.url {
-		if !s.shared {
-			s.shared, s.etag = true, ""
-		}
+		s = s.marked()
 		all[0] = s
 		// A later end than this one was given by others, while the link was looked at again.
 		if s.live(e.from) && e.extends(s.end) && (!e.known() || e.told.end >= end) {
 			later := s
 			later.end, later.etag = end, ""
 			later.past = later.remember(e.event, s)
-			had := strings.Contains(s.past, time.Unix(end, 0).UTC().Format(time.RFC3339))
+			had := strings.Contains(s.past, fmt.Sprintf(" %d %d ", end, end))
 			if e.known() && e.told.end == end && !had { // else it may be cached with an end that it had before
 				all = nil
 			}
@@ -209,7 +268,7 @@ func (s linkState) share(e linkEvent) []linkState {
 		}
 	}
 	if e.known() && (s.phase < made || s.phase == made && e.by != "" && (s.owner != e.by ||
-		s.url != *e.change.url || s.disabled || s.deleted != 0)) {
+		s.url != *e.change.url || s.disabled || s.deleted != 0 || s.used())) {
 		return nil // an owner is given what the table says
 	}
 	return all
@@ -246,7 +305,16 @@ func (s linkState) apply(e event, late bool) (next linkState, status int, proble
 		e.change.owner != nil && *e.change.owner != "admin")
 	switch e.op {
 	case "edit":
-		next.view = e.change.apply(s.view)
+		if next.view = e.change.apply(s.view); e.change.max != nil && s.used() {
+			if e.change.end == nil {
+				next.end = s.kept
+			}
+			next.kept, next.endBy = 0, 0
+		}
+		starts := next.starts
+		if late && next.endBy != 0 {
+			starts -= next.endBy - next.end // it has to be before the latest possible end
+		}
 		earlier := next.end != 0 && (s.end == 0 || next.end < s.end)
 		if e.change.disabled != nil {
 			next.locked = next.disabled && (s.locked || takesDown)
@@ -256,14 +324,15 @@ func (s linkState) apply(e event, late bool) (next linkState, status int, proble
 			return s, 403, "link-locked"
 		case s.deleted != 0:
 			return s, 409, "link-deleted"
-		case next.end != 0 && next.end != s.end && next.end < now+60:
+		case e.change.end != nil && next.used():
+			return s, 400, "max-opens"
+		case e.change.end != nil && next.end != 0 && next.end != s.end && next.end < now+60:
 			return s, 400, "expires-at-utc"
-		case (next.starts != s.starts || next.end != s.end) && next.end != 0 &&
-			next.starts >= next.end:
+		case (next.starts != s.starts || next.end != s.end) && next.end != 0 && starts >= next.end:
 			return s, 400, "starts-at-utc"
 		case s.shared && e.by != "admin" && (next.url != s.url || earlier ||
 			next.disabled != s.disabled || next.starts != s.starts || next.gone != s.gone ||
-			next.rule != s.rule):
+			next.rule != s.rule || next.max != s.max || next.left != s.left):
 			return s, 409, "link-shared"
 		}
 	case "delete":
@@ -318,7 +387,11 @@ type past struct {
 	at               int64
 	by, what, before string // before is JSON, without the time of a deletion
 	deleted          int64  // when the link was deleted that was restored
+	end              int64  // that it had before; 0: it has not changed
 }
+
+// noEnd is the end in a history that a link did not have.
+const noEnd = -1
 
 // maxPast is how many changes a history has at most.
 const maxPast = 50
@@ -331,11 +404,10 @@ func (s linkState) remember(e event, was linkState) string {
 	if s.url != was.url {
 		before["longUrl"] = was.url
 	}
+	var end, endBy int64
 	if s.end != was.end {
-		before["expiresAtUtc"] = nil
-		if was.end != 0 {
-			before["expiresAtUtc"] = time.Unix(was.end, 0).UTC()
-		}
+		end = cmp.Or(was.end, noEnd)
+		endBy = cmp.Or(was.endBy, end)
 	}
 	if s.starts != was.starts {
 		before["startsAtUtc"] = nil
@@ -348,6 +420,9 @@ func (s linkState) remember(e event, was linkState) string {
 	}
 	if s.rule != was.rule {
 		before["rules"] = rulesTo(was.rule)
+	}
+	if s.max != was.max || s.left != was.left {
+		before["maxOpens"] = numberOrNull(was.max)
 	}
 	if s.disabled != was.disabled {
 		before["disabled"] = was.disabled
@@ -371,7 +446,8 @@ func (s linkState) remember(e event, was linkState) string {
 		}
 	}
 	data, _ := json.Marshal(before)
-	line := fmt.Sprintf("%q %s %d %d %d %d %s\n", e.by, what, e.from, e.until, deleted, until, data)
+	line := fmt.Sprintf("%q %s %d %d %d %d %d %d %s\n", e.by, what, e.from, e.until, deleted, until,
+		end, endBy, data)
 	lines := strings.SplitAfterN(line+was.past, "\n", maxPast+1)
 	return strings.Join(lines[:min(len(lines), maxPast)], "")
 }
@@ -400,21 +476,48 @@ func (s linkState) remembers(told []past) bool {
 // is reports whether a change in a response is that of a line of remember.
 func (p past) is(line string) bool {
 	var by, what string
-	var from, until, deleted, lastDeleted int64
-	_, _ = fmt.Sscanf(line, "%q %s %d %d %d %d", &by, &what, &from, &until, &deleted, &lastDeleted)
-	return by == p.by && what == p.what && strings.SplitN(line, " ", 7)[6] == p.before &&
-		from <= p.at && p.at <= until && deleted <= p.deleted && p.deleted <= lastDeleted
+	var from, until, deleted, lastDeleted, end, lastEnd int64
+	_, _ = fmt.Sscanf(line, "%q %s %d %d %d %d %d %d", &by, &what, &from, &until, &deleted,
+		&lastDeleted, &end, &lastEnd)
+	return by == p.by && what == p.what && strings.SplitN(line, " ", 9)[8] == p.before &&
+		from <= p.at && p.at <= until && deleted <= p.deleted && p.deleted <= lastDeleted &&
+		end <= p.end && p.end <= lastEnd
+}
+
+// ofGuarded returns an opening of a link, or a request for it, as it counts for the history of a
+// link that could be opened only so often, and whether it does. A node that may have the link
+// cached from before that may say what was right then.
+func (e event) ofGuarded(t *timeline) (event, bool) {
+	if !slices.ContainsFunc(t.max, func(w write[int]) bool { return w.value > 0 }) {
+		return e, false
+	}
+	since := e.since(e.alias, partition(e.alias))
+	_, free := t.guarded(e, since)
+	switch opened := e.op == "open" && (e.status == 303 || !e.known()); {
+	case !opened && (e.status != 410 && e.problem != "link-guarded" || since == 0):
+		return e, false
+	case !opened || free:
+		e.call = min(e.call, since)
+	}
+	return e, true
 }
 
 // links returns the history of each link.
 func links(history []event) map[string][]event {
 	parts, of := map[string][]event{}, map[string]map[string]bool{}
+	times := timelines(history)
 	for _, e := range history {
+		if e.op == "follow" || e.op == "open" {
+			if e, counts := e.ofGuarded(times[e.alias]); counts {
+				parts[e.alias] = append(parts[e.alias], e)
+			}
+			continue
+		}
 		a := e.alias
 		if e.op == "shorten" && a == "" {
 			a = e.told.alias
 		}
-		if a == "" || e.op == "follow" {
+		if a == "" {
 			continue
 		}
 		parts[a] = append(parts[a], e)

@@ -4,14 +4,15 @@
 // whether the service keeps its promises.
 //
 // Clients, some of them owners, shorten a few URLs, so that they collide. They follow, edit,
-// delete, restore, claim and import the links, and renew their keys. Members of a team hand links
-// over to it and take them back. An admin gives links to other owners, takes them down, and blocks
-// their hosts. Reapers run as well. Meanwhile, storage calls fail, lose their responses or
-// arrive late, nodes are killed and stopped, storage is cut off, and time passes. Then the checks
-// follow:
+// delete, restore, claim and import the links, and renew their keys. Owners let links be opened only
+// so often, and clients open them. Members of a team hand links over to it and take them back. An
+// admin gives links to other owners, takes them down, and blocks their hosts. Reapers run as well.
+// Meanwhile, storage calls fail, lose their responses or arrive late, nodes are killed and stopped,
+// storage is cut off, and time passes. Then the checks follow:
 //
 //   - Porcupine checks the history of each URL and of each link against a model.
 //   - No list may have missed a link that its owner had all the time.
+//   - A link leads at most as often as its owner has said, and is over then.
 //   - What nodes may have cached is checked against the link in the last 15 seconds.
 //   - The counts of clicks are checked against the redirects that were answered, and against the
 //     totals of a roll-up.
@@ -76,17 +77,18 @@ func TestMain(m *testing.M) {
 // tally counts what happened in all rounds.
 type tally struct {
 	rounds, acts, requests, unknown, faults, kills, stops, outages, advances, reaps, flushes,
-	rollUps, checks, repairs, clicks, lost, unchecked, bulks, imports, blocks atomic.Int64
+	rollUps, checks, repairs, clicks, lost, unchecked, bulks, imports, blocks, opens,
+	opened atomic.Int64
 }
 
 func (c *tally) String() string {
 	return fmt.Sprintf("%d rounds, %d requests (%d of unknown outcome), %d faulty storage calls, "+
-		"%d bulks, %d imports, %d blocks, "+
+		"%d bulks, %d imports, %d blocks, %d openings of which %d led somewhere, "+
 		"%d kills, %d stops, %d outages, %d clock changes, %d reaps, %d flushes, %d roll-ups, "+
 		"%d checks that mended %d rows, %d clicks saved (at most %d lost by kills), "+
 		"%d objects not checked in time",
 		c.rounds.Load(), c.requests.Load(), c.unknown.Load(), c.faults.Load(), c.bulks.Load(),
-		c.imports.Load(), c.blocks.Load(), c.kills.Load(),
+		c.imports.Load(), c.blocks.Load(), c.opens.Load(), c.opened.Load(), c.kills.Load(),
 		c.stops.Load(), c.outages.Load(), c.advances.Load(), c.reaps.Load(), c.flushes.Load(),
 		c.rollUps.Load(), c.checks.Load(), c.repairs.Load(), c.clicks.Load(), c.lost.Load(),
 		c.unchecked.Load())
@@ -136,6 +138,8 @@ type round struct {
 	owners []string
 	// In others, hosts are blocked.
 	blocking bool
+	// In others, links are opened that may be opened only so often.
+	opening bool
 
 	mu         sync.Mutex
 	history    []event
@@ -144,6 +148,7 @@ type round struct {
 	refused    []event // what was refused because of a blocked host
 	uses       []use
 	aliases    []string          // those that a response told of, in order
+	guarded    []string          // those of links that could be opened only so often, in order
 	tokens     map[string]string // the claim tokens, by alias
 	owner      map[string]string // the owner that a response told of last, by alias
 	etags      map[string]string // the last known ETags, by alias
@@ -230,7 +235,7 @@ func newRound(t *testing.T, s setup) (r *round, end func()) {
 	if r.count == nil {
 		r.count = new(tally)
 	}
-	r.team, r.blocking = s.seed%2 == 1, s.seed%4 < 2
+	r.team, r.blocking, r.opening = s.seed%2 == 1, s.seed%4 < 2, s.seed%8 < 4
 	r.tables.DeletedKeep, r.tables.TombstoneFor = deletedKeep, tombstoneFor
 	r.tables.Now = r.latest
 	for i := range cmp.Or(s.nodes, *nodes) {

@@ -162,7 +162,7 @@ func simulate(t *testing.T, p plan, c *tally) (violations []string, trace string
 			tokens: map[string]string{}, etags: map[string]string{}, owner: map[string]string{},
 			keys: map[string][]*key{}}
 		r.quiet.off, r.change = true, p.seed%2 == 1
-		r.team, r.blocking = p.seed/6%2 == 1, p.seed/12%2 == 1
+		r.team, r.blocking, r.opening = p.seed/6%2 == 1, p.seed/12%2 == 1, p.seed/2%2 == 1
 		switch p.seed % 3 {
 		case 1:
 			r.domain = domain

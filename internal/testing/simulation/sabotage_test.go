@@ -187,6 +187,30 @@ var mutants = []struct{ name, file, from, to string }{
 	{"an edit leads to a blocked host", "edit.go",
 		"if err := e.s.Blocked.permit(ctx, was.Link, next.Link); err != nil {",
 		"if err := error(nil); err != nil {"},
+	{"an opening is written whatever the link is by now", "open.go",
+		"s.links.open(ctx, was.etag, next)", "s.links.open(ctx, table.Any, next)"},
+	{"the expiry row of a last opening comes after it", "open.go",
+		"if _, err := s.expiry.put(ctx, s.soon(guardAfter), a); err != nil {\n\t\t\treturn",
+		"defer func() { _, _ = s.expiry.put(ctx, s.soon(guardAfter), a) }()\n" +
+			"if err := error(nil); err != nil {\nreturn"},
+	{"an opening goes by what is left", "open.go",
+		"case err == nil && there.openID == next.openID:",
+		"case err == nil && there.OpensLeft <= next.OpensLeft:"},
+	{"a last opening that stood still writes no row again", "open.go",
+		"if next.UsedUp() && until.stopped() {", "if false {"},
+	{"a setting of openings is written again", "edit.go",
+		"case changed && again && (e.once || sets):",
+		"case changed && again && (e.once || sets && false):"},
+	{"an edit loses the end that is kept", "rows_link.go",
+		"linkOpenings: openingsOf(r),",
+		"linkOpenings: openingsOf(linkRow{openID: r.openID, Link: link.Link{Guard: link.Guard{" +
+			"MaxOpens: r.MaxOpens, OpensLeft: r.OpensLeft}}}),"},
+	{"an edit of a version gives up when the link is opened", "edit.go",
+		"e.once && e.leave == nil", "e.once"},
+	{"a link that leads only so often is cached", "cache.go",
+		"if dead || r.MaxOpens > 0 || r.Disabled", "if dead || r.Disabled"},
+	{"a check overlooks that a used up link lives", "check.go",
+		"return l.UsedUp() && (", "return false && ("},
 	{"an import is not announced", "import.go",
 		"return concurrent.Safely(func() error { return s.changes.announce(ctx, names...) })",
 		"_, _ = ctx, names\nreturn nil"},
@@ -239,6 +263,11 @@ var mutants = []struct{ name, file, from, to string }{
 		"DryRun:     dryRun,", "DryRun:     dryRun && false,"},
 	{"an owner's file makes links of others", "functions/import.go",
 		"KeepOwners: c.who.Admin && format.Own()", "KeepOwners: format.Own()"},
+
+	{"the end alone says that a link is over", "internal/link/link.go",
+		"return l.UsedUp() || !l.ExpiresAt", "return !l.ExpiresAt"},
+	{"a link that is opened again keeps no end", "internal/link/guard.go",
+		"l.ExpiresAt, l.EndKept = l.EndKept, time.Time{}", "l.EndKept = time.Time{}"},
 
 	{"an owner's file takes links down", "internal/formats/import.go",
 		"l.Locked = l.Locked && im.Admin", "_ = im.Admin"},
@@ -330,7 +359,8 @@ func TestSabotage(t *testing.T) {
 					out, found = run(failed, folder, "-v", "-failfast", "-timeout", "4m",
 						"-skip", "ComparesNoLonger", // a busy machine makes it fail
 						"-run", "Pair|Cross|AtAnyPoint|Renew|Stall|Late|Twice|RollUp|Forgets|Conform|"+
-							"ImportIsTold|Always|Stopped|Former|Extended|Reapers|List|Secondary|Host|Everywhere|Revoked|Starts|ReapDoes")
+							"ImportIsTold|Always|Stopped|Former|Extended|Reapers|List|Secondary|Host|"+
+							"Everywhere|Revoked|Starts|ReapDoes|Open|UsedUp|Setting")
 					by = "the tests of storage"
 				}
 				if found == "" {

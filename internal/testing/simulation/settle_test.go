@@ -92,6 +92,7 @@ func (r *round) succeed() {
 		edit.change.title = new("the last title")
 		r.do(&edit, n, k, "PATCH", "/api/links/"+a, map[string]any{"title": "the last title"})
 		r.record(edit)
+		r.openOut(i, k, a)
 		deleted := r.delete(n, k, a)
 		restored := r.restore(n, k, a)
 		given := about("edit", admin, a)
@@ -110,6 +111,32 @@ func (r *round) succeed() {
 			past.status != 200 {
 			r.violation("not all succeeds although all is well:\n%s",
 				text([]event{made, claim, edit, deleted, restored, given, past}))
+		}
+	}
+}
+
+// openOut checks that a link leads exactly as often as its owner has said, whichever node is asked,
+// and gets its end back.
+func (r *round) openOut(i int, k *key, a string) {
+	const opens = 3
+	of := func(n int) *node { return r.nodes[(i+n)%len(r.nodes)] }
+	all := []event{r.setMaxOpens(of(0), k, a, opens)}
+	want := []int{200}
+	for n := range opens + 1 {
+		all = append(all, r.open(of(n), a))
+		want = append(want, 303)
+	}
+	want[len(want)-1] = 410
+	for range r.nodes {
+		all = append(all, r.follow(of(len(all)), a))
+		want = append(want, 410)
+	}
+	all = append(all, r.setMaxOpens(of(1), k, a, 1), r.follow(of(2), a), r.setMaxOpens(of(0), k, a, 0))
+	want = append(want, 200, 403, 200)
+	for n, e := range all {
+		if e.status != want[n] {
+			r.violation("openings are not counted, although all is well:\n%s", text(all))
+			return
 		}
 	}
 }

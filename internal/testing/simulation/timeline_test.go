@@ -11,6 +11,8 @@ type timeline struct {
 	made              []write[bool]
 	url, rule, owner  []write[string]
 	end, starts       []write[int64]
+	max               []write[int]
+	opened            int64 // when it may have been opened first, in real Unix nanoseconds; 0: never
 	disabled, deleted []write[bool]
 }
 
@@ -51,6 +53,9 @@ func timelines(history []event) map[string]*timeline {
 			t = new(timeline)
 			all[alias] = t
 		}
+		if e.op == "open" && (e.status == 303 || !e.known()) && (t.opened == 0 || e.call < t.opened) {
+			t.opened = e.call
+		}
 		if e.known() && e.status >= 300 || e.op == "claim" && e.known() && e.problem != "claimed" {
 			continue
 		}
@@ -64,6 +69,7 @@ func timelines(history []event) map[string]*timeline {
 			t.made = append(t.made, write[bool]{true, e.call, ret, e.node, false})
 			t.owner = append(t.owner, write[string]{e.by, e.call, ret, e.node, false})
 			t.starts = append(t.starts, write[int64]{0, e.call, ret, e.node, false})
+			t.max = append(t.max, write[int]{0, e.call, ret, e.node, false})
 			t.rule = append(t.rule, write[string]{"", e.call, ret, e.node, false})
 			t.disabled = append(t.disabled, write[bool]{disabled, e.call, ret, e.node, false})
 			t.deleted = append(t.deleted, write[bool]{false, e.call, ret, e.node, false})
@@ -87,6 +93,9 @@ func timelines(history []event) map[string]*timeline {
 		if c.starts != nil {
 			t.starts = append(t.starts, write[int64]{*c.starts, e.call, ret, e.node, false})
 		}
+		if c.max != nil {
+			t.max = append(t.max, write[int]{*c.max, e.call, ret, e.node, false})
+		}
 		if c.rule != nil {
 			t.rule = append(t.rule, write[string]{*c.rule, e.call, ret, e.node, false})
 		}
@@ -109,6 +118,22 @@ func timelines(history []event) map[string]*timeline {
 		}
 	}
 	return all
+}
+
+// guarded reports whether a response may find that the link can be opened only so often, and free
+// whether it may find that it leads everybody.
+func (t *timeline) guarded(e event, since int64) (guarded, free bool) {
+	for _, n := range possible(t.max, e, since) {
+		guarded, free = guarded || n > 0, free || n == 0
+	}
+	return guarded, free
+}
+
+// usedUp reports whether a link may have been opened as often as it could, at some time before a
+// response.
+func (t *timeline) usedUp(e event) bool {
+	guarded, _ := t.guarded(e, 0)
+	return guarded && t.opened != 0 && t.opened <= e.ret
 }
 
 // since returns the time before which acknowledged writes must show in the response to a request,
@@ -139,7 +164,7 @@ func (r *round) checkLists(history []event) {
 				only(t.owner, e.by) && !slices.Contains(possible(t.deleted, e, e.call), true) &&
 				!slices.ContainsFunc(possible(t.end, e, e.call), func(end int64) bool {
 					return end != 0 && end <= e.latest
-				}) && !slices.Contains(e.listed, alias) {
+				}) && !t.usedUp(e) && !slices.Contains(e.listed, alias) {
 				r.violation("the list of %s lacks %s:\n%s", e.by, alias,
 					r.describe(alias, history))
 			}
@@ -158,7 +183,7 @@ func (r *round) checkTimes(history []event) {
 	for _, e := range history {
 		alias, since, leads, target, owner := e.alias, int64(0), false, e.target, []string(nil)
 		switch {
-		case e.op == "follow":
+		case e.op == "follow", e.op == "open":
 			since = e.since(alias, partition(alias))
 			leads = 300 <= e.status && e.status < 400 || e.problem == "link-blocked"
 		case e.op == "shorten" && e.status == 200 && alias == "":
@@ -178,7 +203,7 @@ func (r *round) checkTimes(history []event) {
 		case leads:
 			urls := possible(t.url, e, since)
 			rules := []string{""} // one leads everybody elsewhere, to a host that is never blocked
-			if e.op == "follow" {
+			if e.op != "shorten" {
 				rules = possible(t.rule, e, since)
 			}
 			ok := (slices.Contains(rules, "") &&
@@ -190,14 +215,21 @@ func (r *round) checkTimes(history []event) {
 			if !ok {
 				r.violation("%v: that is out of date\n%s", e, r.describe(alias, history))
 			}
-			if e.op == "follow" && !slices.ContainsFunc(possible(t.starts, e, since), started) {
+			if _, free := t.guarded(e, since); e.op == "follow" && !free {
+				r.violation("%v: it has to be opened\n%s", e, r.describe(alias, history))
+			}
+			if e.op != "shorten" && !slices.ContainsFunc(possible(t.starts, e, since), started) {
 				r.violation("%v: that is before its start\n%s", e, r.describe(alias, history))
 			}
 			if !slices.ContainsFunc(ends, alive) {
 				r.violation("%v: that is past its end\n%s", e, r.describe(alias, history))
 			}
+		case e.problem == "link-guarded":
+			if guarded, _ := t.guarded(e, since); !guarded || e.op != "follow" {
+				r.violation("%v: it leads everybody\n%s", e, r.describe(alias, history))
+			}
 		case e.status == 410:
-			if !slices.ContainsFunc(ends, over) &&
+			if !slices.ContainsFunc(ends, over) && !t.usedUp(e) &&
 				!slices.Contains(possible(t.disabled, e, since), true) &&
 				!slices.Contains(possible(t.deleted, e, since), true) {
 				r.violation("%v: it is gone, and should live\n%s", e, r.describe(alias, history))

@@ -19,12 +19,13 @@ type slotState struct {
 	end      int64
 	left     int64 // the earliest time at which it may have been deleted; 0: it was not
 	disabled bool
+	guarded  bool // it could be opened only so often: it may be used up since
 }
 
 // over reports whether the link's time may be over by some clock, so that a reaper may have removed
 // it.
 func (s slotState) over(latest int64) bool {
-	return s.end != 0 && s.end <= latest || s.left != 0 && s.left+
+	return s.guarded || s.end != 0 && s.end <= latest || s.left != 0 && s.left+
 		int64(deletedKeep.Seconds()) <= latest
 }
 
@@ -122,7 +123,7 @@ func has[T comparable](writes []write[T], value T) bool {
 // writes reports whether the request may have changed a link or its place in the index.
 func (e event) writes() bool {
 	switch e.op {
-	case "follow", "read", "list", "history", "dry run":
+	case "follow", "open", "read", "list", "history", "dry run":
 		return false
 	case "claim": // its first write is to the index, and is taken back if the claim fails
 		return !e.known() || e.problem == "claimed" || e.problem == "gone"
@@ -199,6 +200,7 @@ func (s slot) change(at slotState, e slotEvent) []slotState {
 			return []slotState{gone}
 		}
 		next.end, next.disabled = v.end, v.disabled
+		next.guarded = at.guarded || v.max > 0
 	}
 	if at.over(e.latest) { // a reaper may have removed it already
 		return []slotState{next, gone}

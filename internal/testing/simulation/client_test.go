@@ -192,7 +192,7 @@ func (r *round) record(e event) {
 		if r.owner[a] = e.told.owner; e.op == "shorten" {
 			r.owner[a] = e.by
 		}
-		if e.told.max > 0 && !slices.Contains(r.guarded, a) {
+		if e.op == "edit" && e.told.left > 0 {
 			r.guarded = append(r.guarded, a)
 		}
 	}
@@ -226,15 +226,15 @@ func (r *round) someAlias(rng *rand.Rand) string {
 	return pick(rng, r.aliases)
 }
 
-// someGuarded returns the alias of a link that could be opened only so often, mostly a recent one.
+// someGuarded returns the alias of a link that could be opened only so often, mostly the last one.
 func (r *round) someGuarded(rng *rand.Rand) string {
 	r.mu.Lock()
-	few := r.guarded[max(0, len(r.guarded)-2):]
+	all := r.guarded
 	r.mu.Unlock()
-	if len(few) == 0 || rng.IntN(4) == 0 {
+	if len(all) == 0 || rng.IntN(6) == 0 {
 		return r.someAlias(rng)
 	}
-	return pick(rng, few)
+	return all[len(all)-1]
 }
 
 // someKeyOf returns a key for a link: any, or mostly that of its owner.
@@ -298,13 +298,12 @@ func (r *round) act(rng *rand.Rand) {
 		return
 	}
 	if r.opening {
-		switch rng.IntN(12) {
-		case 0, 1, 2:
+		switch rng.IntN(10) {
+		case 0, 1, 2, 3:
 			r.open(n, r.someGuarded(rng))
 			return
-		case 3:
-			a := r.someGuarded(rng)
-			r.setMaxOpens(n, r.someKeyOf(rng, a), a, rng.IntN(4))
+		case 4:
+			r.limit(n, rng)
 			return
 		}
 	}
@@ -443,6 +442,20 @@ func (r *round) open(n *node, alias string) event {
 	}
 	r.record(e)
 	return e
+}
+
+// limit sets how often a link may be opened that leads somewhere, mostly, or ends that.
+func (r *round) limit(n *node, rng *rand.Rand) {
+	a, k := r.someGuarded(rng), admin
+	r.mu.Lock()
+	if few := r.aliases[max(0, len(r.aliases)-2):]; len(few) > 0 && rng.IntN(3) == 0 {
+		a = pick(rng, few)
+	}
+	if keys := r.keys[r.owner[a]]; len(keys) > 0 && rng.IntN(2) == 0 {
+		k = keys[len(keys)-1]
+	}
+	r.mu.Unlock()
+	r.setMaxOpens(n, k, a, max(0, rng.IntN(6)-1))
 }
 
 // setMaxOpens sets how often a link may be opened from now on; 0: no limit.

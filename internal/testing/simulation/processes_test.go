@@ -148,7 +148,7 @@ type round struct {
 	refused    []event // what was refused because of a blocked host
 	uses       []use
 	aliases    []string          // those that a response told of, in order
-	guarded    []string          // those of links that could be opened only so often, in order
+	guarded    []string          // those of links whose openings were set, in order
 	tokens     map[string]string // the claim tokens, by alias
 	owner      map[string]string // the owner that a response told of last, by alias
 	etags      map[string]string // the last known ETags, by alias

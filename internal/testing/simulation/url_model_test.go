@@ -237,7 +237,7 @@ const aYear = int64(365 * 24 * time.Hour)
 func operation(e event, input any) porcupine.Operation {
 	o := porcupine.Operation{Input: input, Call: e.call, Return: e.ret}
 	if !e.known() {
-		o.Return = e.call + aYear
+		o.Return = e.ret + aYear
 	}
 	return o
 }

@@ -492,7 +492,6 @@ func TestCheckKilledAtAnyPoint(t *testing.T) {
 		for name, d := range damages(r) {
 			switch name {
 			case "a link without its expiry row", "an index row without its link",
-				"a used up link that has not ended",
 				"a listed link that is not there", "the key of a day long ago",
 				"a revoked key keeps its place for too long", "totals of a link that is not there",
 				"a month of a link that is not there":
@@ -687,6 +686,13 @@ func TestCheckEndsWhatIsUsedUp(t *testing.T) {
 			row["OpensLeft"] = 0
 			r.Put(r.Links, row)
 			before := r.opens()
+			// A repair is killed before it writes the link.
+			r.proxy.Before(faultproxy.On(updateEntity, r.Links, faultproxy.Refuse))
+			if found, done, _ := check(dying, r.instance(), true); done.Failed != 1 ||
+				r.opens() != before {
+				t.Errorf("killed, it found %q, %+v", found, done)
+			}
+			r.proxy.Reset()
 			// The first try of the repair is applied, and its response lost.
 			r.proxy.Before(onNth(1, updateEntity, r.Links, faultproxy.DropResponse, nil))
 			found, _, err := check(ctx, r.instance(), true)

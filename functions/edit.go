@@ -80,9 +80,9 @@ func (s *service) patching(
 	}, nil
 }
 
-// patch returns the changes that the request asks for, with a password in NFC. A null removes the title, the tags, the
-// rules, the gone URL, the password, the limit of openings, the start or the end, and resets the
-// status code to the default.
+// patch returns the changes that the request asks for, with a password in NFC. A null removes the
+// title, the tags, the rules, the gone URL, the password, the limit of openings, the start or the
+// end, and resets the status code to the default.
 func (b editRequest) patch() (link.Patch, error) {
 	p := link.Patch{LongURL: b.LongURL.value, Disabled: b.Disabled.value, Owner: b.Owner.value}
 	switch {

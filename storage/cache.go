@@ -103,7 +103,8 @@ const (
 
 // text returns how many bytes the texts of s take.
 func (s *seldom) text() int {
-	return len(s.goneURL) + len(s.password) + len(s.rules)*ruleOverhead + 5*len(link.EncodeTargetRules(s.rules))
+	return len(s.goneURL) + len(s.password) + len(s.rules)*ruleOverhead +
+		5*len(link.EncodeTargetRules(s.rules))
 }
 
 // link returns the link or tombstone of the entry.

@@ -97,6 +97,7 @@ func TestEveryMode(t *testing.T) {
 			}
 			t.Run("exchanges", v.exchanges)
 			t.Run("rules", v.rules)
+			t.Run("guarded links", v.guarded)
 			t.Run("sign-in", v.signIn)
 			t.Run("assistants", v.assistants)
 			t.Run("limits", v.limits)
@@ -291,6 +292,44 @@ func (v served) rules(t *testing.T) {
 		}
 	}
 	t.Error("99 percent are none")
+}
+
+// A guarded link shows its page, opens by form and by JSON, and no more often than it may.
+func (v served) guarded(t *testing.T) {
+	admin, nobody := caller{t, v.base, adminKey}, caller{t, v.base, ""}
+	admin.must(201, "POST", "/api/shorten", `{"longUrl":"https://example.com/guarded",`+
+		`"alias":"guarded","password":"open sesame","maxOpens":5}`)
+	got := nobody.patiently("GET", "/GUARDED?utm_source=News", "", "Accept", browser)
+	policy := got.Header.Get("Content-Security-Policy")
+	if got.Status != 200 || strings.Contains(got.Body, "example.com") ||
+		!strings.Contains(got.Body, `action="./api/links/guarded/open?utm_source=news"`) ||
+		!strings.Contains(policy, "form-action 'self' http: https:;") {
+		t.Errorf("the page is %+v", got)
+	}
+	for _, path := range []string{"/guarded", "/guarded+"} {
+		if got := nobody.must(403, "GET", path, ""); got["type"] != "/problems/link-guarded" {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+	const open = "/api/links/guarded/open"
+	nobody.must(403, "POST", open, `{"password":"another one"}`, "Content-Type", plain)
+	foreign := append([]string{"Sec-Fetch-Site", "cross-site"}, form...)
+	nobody.must(403, "POST", open, "password=open+sesame", foreign...)
+	led := 0
+	for status := 303; status == 303; { // a 503 may use one up
+		got := nobody.patiently("POST", open, "password=open+sesame", form...)
+		if status = got.Status; status != 303 {
+			break
+		}
+		led++
+		if to := got.Header.Get("Location"); to != "https://example.com/guarded" {
+			t.Fatalf("it leads to %s", to)
+		}
+	}
+	if left := admin.must(200, "GET", "/api/links/guarded", "")["opensLeft"]; left != 0.0 ||
+		led == 0 || led > 5 {
+		t.Errorf("it led %d times of 5, and %v are left", led, left)
+	}
 }
 
 // A token is a header of many KB if its user is in many groups.

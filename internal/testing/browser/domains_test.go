@@ -102,6 +102,7 @@ func TestManageDomains(t *testing.T) {
 		p.to(box)
 		p.Press(" ")
 	}
+	p.AwaitTrue(find("#rules-add") + ".checkVisibility()") // which comes with its script
 	p.tour("a new link in a domain")
 	p.Width(320)
 	p.Check("a new link in a domain, narrow")

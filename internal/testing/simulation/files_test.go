@@ -133,10 +133,10 @@ func (s linkState) imported(e linkEvent) []linkState {
 		return []linkState{next}
 	case !e.known(),
 		e.op == "dry run" && free && e.status == 201,
-		e.status == 200 && same && s.deleted == 0,
+		e.status == 200 && same && s.deleted == 0 && (s.max == 0 || s.owner == e.by),
 		e.problem == "alias-taken" && s.phase == tried,
 		e.problem == "alias-taken" && s.phase == made && !same,
-		e.problem == "alias-taken" && same && s.deleted != 0 && s.owner != e.by,
+		e.problem == "alias-taken" && same && (s.deleted != 0 || s.max > 0) && s.owner != e.by,
 		e.problem == "link-deleted" && same && s.deleted != 0 && s.owner == e.by && !s.locked,
 		e.problem == "link-locked" && same && s.deleted != 0 && s.owner == e.by && s.locked:
 		return []linkState{s}

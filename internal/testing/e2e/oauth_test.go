@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"tiney/internal/testing/funchost"
@@ -26,18 +27,24 @@ func TestAssistantsSignIn(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var behind *url.URL
+			var behind atomic.Pointer[url.URL] // known only after the front is
 			var mu sync.Mutex
-			var first []string // responses
+			var responses []string
+			went := func() (all []string) { // since the last call
+				mu.Lock()
+				defer mu.Unlock()
+				all, responses = responses, nil
+				return all
+			}
 			front := httptest.NewServer(&httputil.ReverseProxy{
 				Rewrite: func(r *httputil.ProxyRequest) {
-					r.SetURL(behind)
+					r.SetURL(behind.Load())
 					r.Out.Host = r.In.Host
 				},
 				ModifyResponse: func(r *http.Response) error {
 					mu.Lock()
 					defer mu.Unlock()
-					first = append(first, fmt.Sprint(r.Request.URL.Path, " ", r.StatusCode))
+					responses = append(responses, fmt.Sprint(r.Request.URL.Path, " ", r.StatusCode))
 					return nil
 				}})
 			t.Cleanup(front.Close)
@@ -53,14 +60,18 @@ func TestAssistantsSignIn(t *testing.T) {
 				v.base = v.standalone(emulator.ConnectionString(), settings...).url
 			}
 			awaitReady(t, v.base)
-			behind, _ = url.Parse(v.base)
+			to, err := url.Parse(v.base)
+			if err != nil {
+				t.Fatal(err)
+			}
+			behind.Store(to)
 			ada := strings.TrimPrefix(provider.Issuer(), "http://") + "|ada"
 			for client, revision := range clients {
-				first = nil
+				went() // what came before
 				alias := v.useTools(t, client, revision, address, "", "ada")
-				if !slices.Equal(first[:2], []string{"/api/mcp 401",
+				if way := went(); len(way) < 2 || !slices.Equal(way[:2], []string{"/api/mcp 401",
 					"/.well-known/oauth-protected-resource/api/mcp 200"}) {
-					t.Errorf("%s went to %q", client, first)
+					t.Errorf("%s went to %q", client, way)
 				}
 				admin := caller{t, v.base, adminKey}
 				if got := admin.must(200, "GET", "/api/links/"+alias, ""); got["owner"] != ada {

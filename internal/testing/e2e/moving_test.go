@@ -81,12 +81,12 @@ line 7: x@go.example: This URL cannot be shortened: The URL leads to the host of
 	exported := run(s, 0, "123 links were exported.\n", one, "", "export")
 	for _, want := range []string{
 		`{"alias":"Docs","shortUrl":"https://tiney.to/Docs",`,
-		`"domain":null,"forward":["path"],"locked":false,"startsAtUtc":null,"goneUrl":null,"rules":[]}`,
+		`"domain":null,"forward":["path"],"locked":false,"startsAtUtc":null,"goneUrl":null,"rules":[],`,
 		`{"alias":"docs","shortUrl":"https://go.example/docs",`,
-		`"domain":"go.example","forward":[],"locked":false,"startsAtUtc":null,"goneUrl":null,"rules":[]}`,
+		`"domain":"go.example","forward":[],"locked":false,"startsAtUtc":null,"goneUrl":null,"rules":[],`,
 		`{"alias":"Docs","shortUrl":"https://old.example:8080/Docs",`,
 		`"clicks":7,"bots":0,"lastClickAtUtc":null,"domain":"old.example:8080",` +
-			`"forward":["query","path"],"locked":false,"startsAtUtc":null,"goneUrl":null,"rules":[]}`,
+			`"forward":["query","path"],"locked":false,"startsAtUtc":null,"goneUrl":null,"rules":[],`,
 	} {
 		if !strings.Contains(exported, want) {
 			t.Errorf("exported %.2000s, without %s", exported, want)

@@ -131,10 +131,11 @@ func (e *editing) edit(ctx context.Context, a link.Name, change func(link.Link) 
 // try reads, changes and writes the link once. table.ErrChanged: another edit came in between.
 func (e *editing) try(ctx context.Context, a link.Name, change func(link.Link) (link.Link,
 	error)) (linkRow, error) {
-	was, err := alive(e.s.links.whole(ctx, a))
+	read := func() (linkRow, error) { return alive(e.s.links.whole(ctx, a)) }
+	was, err := read()
 	if err == nil && was.MaxOpens > 0 && e.leave == nil {
 		if e.leave, err = e.s.turns.take(ctx, a); err == nil {
-			was, err = alive(e.s.links.whole(ctx, a))
+			was, err = read()
 		}
 	}
 	if err != nil {

@@ -280,7 +280,7 @@ var mutants = []struct{ name, file, from, to string }{
 	{"an archived link of a file comes in live", "internal/formats/csv.go",
 		`disabled: {"archived"}, visits`, "visits"},
 	{"a link that asks for a password leads everybody", "internal/formats/entry.go",
-		"if !nothing(e.texts[password]) {", "if false {"},
+		"if !e.own && !nothing(e.texts[password]) {", "if false {"},
 	{"a schedule with a rhythm leads people all the time", "internal/formats/targets.go",
 		`cron != "" && cron != "* * * * *"`, `cron == "never"`},
 	{"an import does not say whose links it takes", "internal/formats/import.go",

@@ -328,7 +328,8 @@ func (s linkState) apply(e event, late bool) (next linkState, status int, proble
 			return s, 400, "max-opens"
 		case e.change.end != nil && next.end != 0 && next.end != s.end && next.end < now+60:
 			return s, 400, "expires-at-utc"
-		case (next.starts != s.starts || next.end != s.end) && next.end != 0 && starts >= next.end:
+		case (next.starts != s.starts || next.end != s.end) && !next.used() && next.end != 0 &&
+			starts >= next.end:
 			return s, 400, "starts-at-utc"
 		case s.shared && e.by != "admin" && (next.url != s.url || earlier ||
 			next.disabled != s.disabled || next.starts != s.starts || next.gone != s.gone ||

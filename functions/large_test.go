@@ -61,30 +61,34 @@ const oneBulk = `{"links":[{"longUrl":"https://example.com/"}]}`
 
 // Calls whose body does not arrive take nothing from others, whatever they announce.
 func TestIdleUploadsBlockNobody(t *testing.T) {
-	for _, target := range []string{"/api/import", "/api/links/bulk"} {
-		for _, length := range []int64{-1, 1 << 20, 4 << 20, 1 << 40} {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, func(c *functions.Config) { c.HostAddress = "" })
-				var ends []func(string) int
-				for i := range 100 {
-					send, end := r.upload(fmt.Sprint("owner", i), target, length)
-					send("\ufeff ")
-					ends = append(ends, end)
-				}
-				for _, who := range []string{"cleo", "admin"} {
-					for _, target := range []string{"/api/links/bulk", "/api/import"} {
-						if w := r.as(who, "POST", target, oneBulk); w.Code != 200 {
-							t.Errorf("%s %d: %s got %d", target, length, who, w.Code)
-						}
+	for _, test := range []struct {
+		target string
+		length int64
+	}{
+		{"/api/import", -1}, {"/api/import", 4 << 20},
+		{"/api/links/bulk", 1 << 20}, {"/api/links/bulk", 1 << 40},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, func(c *functions.Config) { c.HostAddress = "" })
+			var ends []func(string) int
+			for i := range 100 {
+				send, end := r.upload(fmt.Sprint("owner", i), test.target, test.length)
+				send("\ufeff ")
+				ends = append(ends, end)
+			}
+			for _, who := range []string{"cleo", "admin"} {
+				for _, target := range []string{"/api/links/bulk", "/api/import"} {
+					if w := r.as(who, "POST", target, oneBulk); w.Code != 200 {
+						t.Errorf("%+v: %s got %d", test, who, w.Code)
 					}
 				}
-				for _, end := range ends {
-					if code := end(oneBulk); code != 200 {
-						t.Errorf("%s %d: a slow one got %d", target, length, code)
-					}
+			}
+			for _, end := range ends {
+				if code := end(oneBulk); code != 200 {
+					t.Errorf("%+v: a slow one got %d", test, code)
 				}
-			})
-		}
+			}
+		})
 	}
 }
 

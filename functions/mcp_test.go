@@ -1,7 +1,6 @@
 package functions_test
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os/exec"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -395,107 +393,6 @@ func TestMessagesAsTheyAre(t *testing.T) {
 
 // leaks matches what only a program in Go says.
 var leaks = regexp.MustCompile(`\bGo\b|mcp\.|jsonrpc2|json:|unmarshal|struct`)
-
-// No body of 32 KiB takes more than two megabytes, wherever its weight is. A list of the
-// tools takes 300,000 bytes.
-func TestBodiesTakeLittleMemory(t *testing.T) {
-	r := newRig(t)
-	const size = 32<<10 - 700
-	fill := func(one, end string) string { // as many as fit
-		n := size / (len(one) + len(end))
-		return strings.Repeat(one, n) + "0" + strings.Repeat(end, n)
-	}
-	var names []string
-	for n := range size / 9 {
-		names = append(names, fmt.Sprintf(`"%04d":0`, n))
-	}
-	weights := []string{fill("[", "]"), fill("[0,", "]"), fill("[0,0,0,0,0,0,0,", "]"),
-		fill(`{"":`, "}"), fill(`{"":0,"a":`, "}"), "[" + fill("0,", "") + "]",
-		"[" + fill(`"",`, "") + "]", "[" + fill("{},", "") + "]", "[" + fill("[],", "") + "]",
-		"[" + fill(`{"":0},`, "") + "]", "{" + strings.Join(names, ",") + "}",
-		`"` + strings.Repeat("x", size) + `"`, strings.Repeat("9", size),
-		`"` + fill("[", "]") + `"`, `"` + fill("[0,", "]") + `"`, `"[` + fill("0,", "") + `]"`}
-	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
-		`"io.modelcontextprotocol/clientCapabilities":{"a":%s},` +
-		`"io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"}}`
-	bodies := []string{`{"jsonrpc":%s,"id":1,"method":"ping"}`,
-		`{"jsonrpc":"2.0","id":%s,"method":"ping"}`, `{"jsonrpc":"2.0","id":1,"method":%s}`,
-		`{"jsonrpc":"2.0","id":1,"method":"ping","params":%s}`,
-		`{"jsonrpc":"2.0","id":1,"method":"ping","x":%s}`,
-		`{"jsonrpc":"2.0","id":1,"result":%s}`, `{"jsonrpc":"2.0","id":1,"error":%s}`,
-		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`,
-		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"capabilities":{"experimental":%s}}}`,
-		`{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"x","arguments":%s}}`,
-		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"getLink","_meta":%s}}`,
-		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"getLink","arguments":%s}}`,
-		`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + meta + `}}`,
-		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"getLink",` +
-			strings.Replace(meta, "%s", "0", 1) + `,"arguments":{"alias":%s}}}`}
-	for _, tool := range toolsOf(r) {
-		for name := range tool.InputSchema.Properties {
-			rest := ""
-			if name != "alias" && tool.InputSchema.Properties["alias"] != nil {
-				rest = `"alias":"a",`
-			}
-			bodies = append(bodies, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+
-				tool.Name+`","arguments":{`+rest+`"`+name+`":%s}}}`)
-		}
-	}
-	for _, members := range []string{"PATCH longUrl expiresInSeconds expiresAtUtc statusCode " +
-		"forward disabled owner title tags domain x", "POST longUrl domain alias expiresInSeconds " +
-		"expiresAtUtc statusCode forward title tags owner x"} {
-		names := strings.Fields(members)
-		for _, name := range names[1:] {
-			bodies = append(bodies, names[0]+` {"`+name+`":%s}`)
-		}
-	}
-	takes := func(body string) uint64 {
-		header := []string{}
-		if strings.Contains(body, "2026-07-28") {
-			method, name := "tools/list", ""
-			if strings.Contains(body, "tools/call") {
-				method, name = "tools/call", "getLink"
-			}
-			header = []string{"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", method, "Mcp-Name",
-				name}
-		}
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		var w *httptest.ResponseRecorder
-		switch method, body, _ := strings.Cut(body, " "); method {
-		case "PATCH":
-			w = r.as("ann", method, "/api/links/abc", body)
-		case "POST":
-			w = r.as("ann", method, "/api/shorten", body)
-		default:
-			w = r.message("ann", method+" "+body, header...)
-		}
-		runtime.ReadMemStats(&after)
-		if w.Code >= 500 || len(body) > 32<<10 {
-			t.Fatalf("%.200s: %d bytes, %d %s", body, len(body), w.Code, w.Body)
-		}
-		return after.TotalAlloc - before.TotalAlloc
-	}
-	ping := takes(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
-	most := map[string]uint64{"PATCH": 1_000_000, "POST": 1_000_000}
-	for _, body := range bodies {
-		for _, weight := range weights {
-			body := strings.Replace(body, "%s", weight, 1)
-			limit := slack * cmp.Or(most[body[:strings.Index(body+" ", " ")]], ping+1_700_000)
-			bytes := takes(body)
-			for try := 1; bytes >= limit && try < 10; try++ { // another goroutine may allocate, too
-				bytes = takes(body)
-			}
-			if bytes >= limit {
-				t.Errorf("%.200s: %d bytes, and %d for a ping", body, bytes, ping)
-			}
-		}
-	}
-	t.Logf("%d bodies", len(bodies)*len(weights))
-}
-
-// slack is by how much tests may miss their bounds. It is more than 1 under the race detector.
-var slack = uint64(1)
 
 // A tool that panics ends no process.
 func TestToolsThatPanic(t *testing.T) {

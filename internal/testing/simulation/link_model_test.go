@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -476,13 +477,14 @@ func (s linkState) remembers(told []past) bool {
 
 // is reports whether a change in a response is that of a line of remember.
 func (p past) is(line string) bool {
-	var by, what string
-	var from, until, deleted, lastDeleted, end, lastEnd int64
-	_, _ = fmt.Sscanf(line, "%q %s %d %d %d %d %d %d", &by, &what, &from, &until, &deleted,
-		&lastDeleted, &end, &lastEnd)
-	return by == p.by && what == p.what && strings.SplitN(line, " ", 9)[8] == p.before &&
-		from <= p.at && p.at <= until && deleted <= p.deleted && p.deleted <= lastDeleted &&
-		end <= p.end && p.end <= lastEnd
+	f := strings.SplitN(line, " ", 9)
+	between := func(from string, at int64, until string) bool {
+		least, _ := strconv.ParseInt(from, 10, 64)
+		most, _ := strconv.ParseInt(until, 10, 64)
+		return least <= at && at <= most
+	}
+	return f[0] == strconv.Quote(p.by) && f[1] == p.what && f[8] == p.before &&
+		between(f[2], p.at, f[3]) && between(f[4], p.deleted, f[5]) && between(f[6], p.end, f[7])
 }
 
 // ofGuarded returns an opening of a link, or a request for it, as it counts for the history of a

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -123,9 +124,8 @@ const request = "request"
 
 // RoundTrip sends a request to a simulated node.
 func (s *simulation) RoundTrip(req *http.Request) (*http.Response, error) {
-	var index int
-	if _, err := fmt.Sscanf(strings.TrimPrefix(req.URL.Host, "127.0.0.1:"), "%d",
-		&index); err != nil {
+	index, err := strconv.Atoi(strings.TrimPrefix(req.URL.Host, "127.0.0.1:"))
+	if err != nil {
 		return nil, err
 	}
 	n := s.round.nodes[index-1000]
@@ -152,7 +152,6 @@ func (s *simulation) RoundTrip(req *http.Request) (*http.Response, error) {
 		came <- w.Result()
 	}()
 	var resp *http.Response
-	var err error
 	select {
 	case resp = <-came:
 	case <-life.ctx.Done():

@@ -38,22 +38,6 @@ func New(now func() time.Time) *Service {
 // Table returns one table, which need not exist.
 func (s *Service) Table(name string) table.Table { return &Table{name, s} }
 
-// Names returns the names of the tables that begin with prefix in any case, in their order.
-func (s *Service) Names(ctx context.Context, prefix string) (names []string, err error) {
-	if err := ended(ctx, "QueryTables"); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name := range s.tables {
-		if strings.HasPrefix(strings.ToLower(name), strings.ToLower(prefix)) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names, nil
-}
-
 // Table is one table of a Service. Its methods are those of table.Table.
 type Table struct {
 	name    string
@@ -61,17 +45,12 @@ type Table struct {
 }
 
 // ended returns the error of a call whose time is over.
-func ended(ctx context.Context, call string) error {
-	if err := ctx.Err(); err != nil {
-		return table.Classify(call, err)
-	}
-	return nil
-}
+func ended(ctx context.Context, call string) error { return table.Classify(call, ctx.Err()) }
 
 // do makes one call. Rows is the table as it is.
 func (t *Table) do(ctx context.Context, operation string, call func(*rows) error) error {
-	if err := ctx.Err(); err != nil {
-		return table.Classify(operation+" "+t.name, err)
+	if err := ended(ctx, operation+" "+t.name); err != nil {
+		return err
 	}
 	t.service.mu.Lock()
 	defer t.service.mu.Unlock()
@@ -88,9 +67,20 @@ func (t *Table) do(ctx context.Context, operation string, call func(*rows) error
 // Name returns the name of the table.
 func (t *Table) Name() string { return t.name }
 
-// Names returns the names of the Service's tables that begin with prefix, in their order.
-func (t *Table) Names(ctx context.Context, prefix string) ([]string, error) {
-	return t.service.Names(ctx, prefix)
+// Names returns the names of the Service's tables that begin with prefix in any case, in order.
+func (t *Table) Names(ctx context.Context, prefix string) (names []string, err error) {
+	if err := ended(ctx, "QueryTables"); err != nil {
+		return nil, err
+	}
+	t.service.mu.Lock()
+	defer t.service.mu.Unlock()
+	for name := range t.service.tables {
+		if strings.HasPrefix(strings.ToLower(name), strings.ToLower(prefix)) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
 }
 
 // Create creates the table. One that exists already is fine. It fails until DropTakes is over.

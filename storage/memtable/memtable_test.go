@@ -20,16 +20,14 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	service := memtable.New(time.Now)
-	tabletest.Conform(t, service, service.Table,
-		"Conform")
+	tabletest.Conform(t, service.Table, "Conform")
 }
 
 func TestConformanceWithSlowDrops(t *testing.T) {
 	t.Parallel()
 	service := memtable.New(time.Now)
 	service.DropTakes = 100 * time.Millisecond
-	tabletest.Conform(t, service, service.Table,
-		"Conform")
+	tabletest.Conform(t, service.Table, "Conform")
 }
 
 func TestDropTakes(t *testing.T) {

@@ -44,8 +44,7 @@ func open(t *testing.T, connectionString string) *table.Service {
 
 func TestConformance(t *testing.T) {
 	service := open(t, emulator.ConnectionString())
-	tabletest.Conform(t, service, service.Table,
-		"Conform")
+	tabletest.Conform(t, service.Table, "Conform")
 }
 
 // deleting is Azure, which goes on deleting a table for a while after it was dropped: the emulator,
@@ -101,8 +100,7 @@ func TestConformanceWithSlowDrops(t *testing.T) {
 	ports := emulator
 	ports.Table = server.Listener.Addr().(*net.TCPAddr).Port
 	service := open(t, ports.ConnectionString())
-	tabletest.Conform(t, service, service.Table,
-		"Deleted")
+	tabletest.Conform(t, service.Table, "Deleted")
 }
 
 // A shared access signature reaches the emulator like a key does.
@@ -127,6 +125,5 @@ func TestSharedAccessSignature(t *testing.T) {
 	signed := fmt.Sprintf("TableEndpoint=http://127.0.0.1:%d/%s;SharedAccessSignature=%s",
 		emulator.Table, azurite.Account, sas.Encode())
 	service := open(t, signed)
-	tabletest.Conform(t, service, service.Table,
-		"Signed")
+	tabletest.Conform(t, service.Table, "Signed")
 }

@@ -37,7 +37,8 @@ type Table interface {
 	// on deleting it for 40 s or more. Until then the table is gone for all calls, and Create
 	// fails.
 	Drop(ctx context.Context) error
-	// Names returns the names of the account's tables that begin with prefix, in their order.
+	// Names returns the names of the account's tables that begin with prefix in any case, in their
+	// order.
 	Names(ctx context.Context, prefix string) ([]string, error)
 	// Clock returns the service's time, in whole seconds. It is the cheapest way to find out that
 	// the table responds.
@@ -124,15 +125,11 @@ func (t *Store) Earlier(ctx context.Context, now time.Time) (time.Time, error) {
 }
 
 // Write makes one write. Only a Replace or Merge goes by the ETag.
-func (t *Store) Write(ctx context.Context, kind Kind, row []byte, read ETag) (
-	Result, error) {
-	return t.do(ctx, Write{Kind: kind, Row: row, Read: read})
-}
-
-func (t *Store) do(ctx context.Context, w Write) (r Result, err error) {
+func (t *Store) Write(ctx context.Context, kind Kind, row []byte, read ETag) (r Result,
+	err error) {
 	err = t.made(ctx, func() error {
 		again := r.Again
-		r, err = t.Table.Write(ctx, w)
+		r, err = t.Table.Write(ctx, Write{Kind: kind, Row: row, Read: read})
 		r.Again = r.Again || again
 		return err
 	})
@@ -193,7 +190,8 @@ type Key struct {
 // Delete deletes a row if it is unchanged since it was read. A row that is gone is no error.
 // ErrChanged: the row was written since.
 func (t *Store) Delete(ctx context.Context, r Key) error {
-	_, err := t.do(ctx, NewDelete(r.Partition, r.Row, r.ETag))
+	w := NewDelete(r.Partition, r.Row, r.ETag)
+	_, err := t.Write(ctx, w.Kind, w.Row, w.Read)
 	return err
 }
 

@@ -108,27 +108,6 @@ func Open(c Connection, sender *telemetry.Sender) (*Service, error) {
 // Table returns one table, which need not exist.
 func (s *Service) Table(name string) Table { return &azureTable{name, s.client.NewClient(name), s} }
 
-// Names returns the names of the tables that begin with prefix in any case, since names of tables
-// ignore it. Error: link.ErrUnavailable.
-func (s *Service) Names(ctx context.Context, prefix string) (names []string, err error) {
-	const call = "QueryTables"
-	pager := s.client.NewListTablesPager(nil) // a filter would regard case
-	for pager.More() {
-		called, _ := WithCall(ctx, call)
-		page, err := pager.NextPage(called)
-		if err != nil {
-			return nil, classify(call, err)
-		}
-		for _, t := range page.Tables {
-			name := *t.Name
-			if len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
-				names = append(names, name)
-			}
-		}
-	}
-	return names, nil
-}
-
 // azureTable is a Table of Azure.
 type azureTable struct {
 	name    string
@@ -146,8 +125,24 @@ func (t *azureTable) do(ctx context.Context, name string, send func(context.Cont
 	return c.tries > 1, err
 }
 
-func (t *azureTable) Names(ctx context.Context, prefix string) ([]string, error) {
-	return t.service.Names(ctx, prefix)
+// Names ignores case, since names of tables do.
+func (t *azureTable) Names(ctx context.Context, prefix string) (names []string, err error) {
+	const call = "QueryTables"
+	pager := t.service.client.NewListTablesPager(nil) // a filter would regard case
+	for pager.More() {
+		called, _ := WithCall(ctx, call)
+		page, err := pager.NextPage(called)
+		if err != nil {
+			return nil, classify(call, err)
+		}
+		for _, there := range page.Tables {
+			name := *there.Name
+			if len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names, nil
 }
 
 func (t *azureTable) Create(ctx context.Context) error {

@@ -19,16 +19,10 @@ import (
 	"tiney/storage/table"
 )
 
-// Service gives access to the tables of a storage account.
-type Service interface {
-	Names(ctx context.Context, prefix string) ([]string, error)
-}
-
 type suite struct {
 	*testing.T
-	service Service
-	open    func(name string) table.Table
-	table   table.Table
+	open  func(name string) table.Table
+	table table.Table
 }
 
 // row is a row on the wire.
@@ -53,7 +47,7 @@ func newRow(partition, key string, properties ...any) row {
 var tables atomic.Int64 // counts the tables of all suites
 
 // Conform runs the suite on tables of its own, whose names begin with prefix.
-func Conform(t *testing.T, service Service, open func(name string) table.Table, prefix string) {
+func Conform(t *testing.T, open func(name string) table.Table, prefix string) {
 	for _, test := range []struct {
 		name string
 		run  func(s *suite)
@@ -77,7 +71,7 @@ func Conform(t *testing.T, service Service, open func(name string) table.Table, 
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			s := &suite{t, service, open, open(fmt.Sprintf("%s%05d", prefix, tables.Add(1)))}
+			s := &suite{t, open, open(fmt.Sprintf("%s%05d", prefix, tables.Add(1)))}
 			if err := s.table.Create(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -182,19 +176,19 @@ func (s *suite) tables() {
 	s.ok(s.table.Create(ctx)) // again
 	other := s.open(name + "x")
 	s.ok(other.Create(ctx))
-	names, err := s.service.Names(ctx, name)
+	names, err := s.table.Names(ctx, name)
 	if want := []string{name, name + "x"}; err != nil || !slices.Equal(names, want) {
 		s.Errorf("got %v, %v, want %v", names, err, want)
 	}
 	s.put(newRow("a", "b"))
 	// In Azure, names ignore case. A table is listed by the name with which it was created.
-	if names, err = s.service.Names(ctx, strings.ToUpper(name)); err != nil ||
+	if names, err = s.table.Names(ctx, strings.ToUpper(name)); err != nil ||
 		!slices.Equal(names, []string{name, name + "x"}) {
 		s.Errorf("got %v, %v in another case", names, err)
 	}
 	s.ok(s.table.Drop(ctx))
 	s.ok(s.table.Drop(ctx)) // again
-	if names, err = s.service.Names(ctx, name); err != nil ||
+	if names, err = s.table.Names(ctx, name); err != nil ||
 		!slices.Equal(names, []string{name + "x"}) {
 		s.Errorf("got %v, %v after a drop", names, err)
 	}
@@ -646,7 +640,7 @@ func (s *suite) ended() {
 		calls := s.calls(ctx)
 		calls["create"] = func() error { return s.table.Create(ctx) }
 		calls["drop"] = func() error { return s.table.Drop(ctx) }
-		calls["names"] = func() error { _, err := s.service.Names(ctx, "X"); return err }
+		calls["names"] = func() error { _, err := s.table.Names(ctx, "X"); return err }
 		for what, call := range calls {
 			err := call()
 			s.is(err, link.ErrUnavailable, what)

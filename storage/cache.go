@@ -250,13 +250,9 @@ func (c *cache) absent(a link.Name, stale bool) bool {
 // putAbsent caches that there was no row by a spelling with capitals at a time, unless the name was
 // forgotten since forgottenCount returned forgotten.
 func (c *cache) putAbsent(a link.Name, at time.Time, forgotten uint32) {
-	if c == nil || c.absent(a, false) || c.slot(a).Load() != forgotten {
-		return
-	}
-	c.entries.Del(string(a)) // see forget
-	c.put(a, linkRow{absent: true}, at)
-	if c.slot(a).Load() != forgotten {
-		c.entries.Del(string(a))
+	if c != nil && !c.absent(a, false) {
+		c.entries.Del(string(a)) // see forget
+		c.putUnlessForgotten(a, linkRow{absent: true}, at, forgotten)
 	}
 }
 
@@ -341,19 +337,22 @@ func (c *cache) read(ctx context.Context, a link.Name, old *entry) (linkRow, err
 func (c *cache) refresh(ctx context.Context, a link.Name) (linkRow, error) {
 	forgotten, at := c.slot(a).Load(), c.now()
 	r, err := c.table(ctx, a)
+	if err == nil || errors.Is(err, link.ErrNotFound) { // then r is zero
+		c.putUnlessForgotten(a, r, at, forgotten)
+	}
+	return r, err
+}
+
+// putUnlessForgotten is put, unless the alias was forgotten since forgottenCount returned
+// forgotten.
+func (c *cache) putUnlessForgotten(a link.Name, r linkRow, at time.Time, forgotten uint32) {
 	if c.slot(a).Load() != forgotten {
-		return r, err
+		return
 	}
-	switch {
-	case err == nil:
-		c.put(a, r, at)
-	case errors.Is(err, link.ErrNotFound):
-		c.put(a, linkRow{}, at)
-	}
+	c.put(a, r, at)
 	if c.slot(a).Load() != forgotten { // between the first look and the put
 		c.entries.Del(string(a))
 	}
-	return r, err
 }
 
 // forgottenCount returns how often an alias was forgotten, or another alias of its slot.
@@ -463,15 +462,9 @@ func (c *cache) sweep(now time.Time) {
 // is being read. If the alias was forgotten since forgottenCount returned forgotten, which was
 // before the write, a later change may have overtaken the response. Then nothing is cached.
 func (c *cache) replace(r linkRow, at time.Time, forgotten uint32) {
-	if c == nil {
-		return
-	}
-	c.forget(r.Name)
-	if c.slot(r.Name).Load() == forgotten+1 {
-		c.put(r.Name, r, at)
-	}
-	if c.slot(r.Name).Load() != forgotten+1 { // between the look and the put
-		c.entries.Del(string(r.Name))
+	if c != nil {
+		c.forget(r.Name)
+		c.putUnlessForgotten(r.Name, r, at, forgotten+1)
 	}
 }
 

@@ -636,7 +636,7 @@ func (c *checking) checkExpiry(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
-				return c.s.expiry.delete(ctx, d.Key)
+				return c.s.expiry.rows.Delete(ctx, d.Key)
 			}, "there is no link %s", d.alias)
 		}})
 	sorted(c.expiries, c.ending, c.guards, c.due)

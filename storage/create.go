@@ -55,14 +55,9 @@ func (s *Links) Create(ctx context.Context, want link.Link, claimHash string) (l
 	}
 	c := &creation{s: s, until: until, want: want, claimHash: claimHash}
 	if want.Name.Alias() != "" {
-		l, created, err = c.createChosen(ctx)
-	} else {
-		l, created, err = c.create(ctx)
+		return c.createChosen(ctx)
 	}
-	if err != nil {
-		return link.Link{}, false, err
-	}
-	return l, created, nil
+	return c.create(ctx)
 }
 
 // creation is one Create at work.
@@ -407,7 +402,8 @@ func (c *creation) dropBefore(ctx context.Context) {
 	left(c.s.owners.delete(ctx, listed))
 	if c.ownExpiry != "" {
 		partition, key := expiryKey(c.expiryAt(), c.own.Name)
-		left(c.s.expiry.delete(ctx, table.Key{Partition: partition, Row: key, ETag: c.ownExpiry}))
+		left(c.s.expiry.rows.Delete(ctx,
+			table.Key{Partition: partition, Row: key, ETag: c.ownExpiry}))
 	}
 }
 
@@ -475,14 +471,8 @@ func (c *creation) undo(ctx context.Context) {
 	c.dropBefore(ctx)
 }
 
-// repair is for a process that was stopped, in the middle of a write, for longer than a create may
-// take. Even if the write returned an error, it may have been applied after the reaper was there.
-// Other creates may have found the link by its index row and returned it, so repair does not undo
-// the link. It writes the link's expiry row again, and a guard: by that, the reaper finds a row of
-// the index whose link was reaped.
+// repair does not undo the own link: other creates may have found it by its index row and returned
+// it.
 func (c *creation) repair(ctx context.Context) {
-	if !c.until.stopped() {
-		return
-	}
-	c.s.repair(ctx, c.expiryAt(), c.own.Link, c.own.Link, c.indexed())
+	c.s.repair(ctx, c.until, c.expiryAt(), c.own.Link, c.own.Link, c.indexed())
 }

@@ -176,7 +176,7 @@ func (e *editing) try(ctx context.Context, a link.Name, change func(link.Link) (
 		written, again, err = e.s.links.replace(ctx, was.etag, next)
 		e.s.cache.forget(a)
 		if late := e.until.inTime(); late != nil {
-			e.repair(ctx, was, next)
+			e.s.repair(ctx, e.until, e.s.dueAt(next.Link), was.Link, next.Link, true)
 			if err == nil {
 				err = late
 			}
@@ -193,7 +193,7 @@ func (e *editing) try(ctx context.Context, a link.Name, change func(link.Link) (
 			// This try has changed nothing. If its guard stayed, the next try, and the edits of
 			// others, would have to find a free second after it. A transfer has added a row to the
 			// list of the new owner, which stays: another transfer may rely on it by now.
-			_ = e.s.expiry.delete(ctx, m.guard)
+			_ = e.s.expiry.rows.Delete(ctx, m.guard)
 		}
 		return linkRow{}, err
 	}
@@ -267,7 +267,7 @@ func (e *editing) finish(ctx context.Context, was, next linkRow, m move) {
 		// and the next reaper that finds the row puts that back.
 		partition, key := expiryKey(was.ExpiresAt, was.Name)
 		row := table.Key{Partition: partition, Row: key, ETag: was.expiryETag}
-		if err := e.s.expiry.delete(ctx, row); !errors.Is(err, table.ErrChanged) {
+		if err := e.s.expiry.rows.Delete(ctx, row); !errors.Is(err, table.ErrChanged) {
 			left(err)
 		}
 	}
@@ -277,7 +277,7 @@ func (e *editing) finish(ctx context.Context, was, next linkRow, m move) {
 	late, err := e.reindex(ctx, was.Link, next.Link, m.claims)
 	left(e.s.owners.delete(ctx, m.listed)) // as it was before: a transfer back has written it anew
 	if !left(err) && !late && !e.s.endsSoon(next.Link) {
-		left(e.s.expiry.delete(ctx, m.guard))
+		left(e.s.expiry.rows.Delete(ctx, m.guard))
 	}
 }
 
@@ -311,14 +311,4 @@ func (e *editing) reindex(ctx context.Context, was, next link.Link, claims bool)
 		return true, err // another edit has gone back to the old key
 	}
 	return late, e.s.index.drop(ctx, key, old.etag)
-}
-
-// repair is for a process that was stopped, in the middle of the write of the link, for longer than
-// an edit may take. Even if the write returned an error, it may have been applied after the reaper
-// had dropped the expiry rows of the new state.
-func (e *editing) repair(ctx context.Context, was, next linkRow) {
-	if !e.until.stopped() {
-		return
-	}
-	e.s.repair(ctx, e.s.dueAt(next.Link), was.Link, next.Link, true)
 }

@@ -139,15 +139,6 @@ func (c *creation) importLink(ctx context.Context) (l link.Link, created bool, e
 	return there.Link, created, nil
 }
 
-// chosen reads the row of the alias that a link is to have. Its errors are those of spelled.
-func (s *Links) chosen(ctx context.Context, l link.Link) (linkRow, error) {
-	there, err := s.spelled(ctx, l)
-	if errors.Is(err, link.ErrNotFound) {
-		there, err = s.links.get(ctx, l.Name)
-	}
-	return there, err
-}
-
 // checkExisting returns nil if the existing row is the link being imported. The tombstone of a link
 // whose end is past counts as that link: so a file can be imported again when some of its links
 // have been reaped.
@@ -186,7 +177,9 @@ func (s *Links) TryImport(ctx context.Context, links []link.Link,
 				if err := s.Blocked.permit(ctx, link.Link{}, l); err != nil {
 					return err
 				}
-				there[i], err = s.chosen(ctx, l)
+				if there[i], err = s.spelled(ctx, l); errors.Is(err, link.ErrNotFound) {
+					there[i], err = s.links.get(ctx, l.Name)
+				}
 				return err
 			})
 			return nil

@@ -45,11 +45,17 @@ func (s *Links) guardLate(ctx context.Context, was, next link.Link) error {
 	return err
 }
 
-// repair writes the expiry row of a link anew, since a reaper that found no link may be about to
-// delete the old one, and a guard if the index may lead to the link. due is zero if the link has no
-// end. It writes both at once: a slow response to one must not keep the other from being written in
-// time.
-func (s *Links) repair(ctx context.Context, due time.Time, was, next link.Link, indexed bool) {
+// repair is for a process that was stopped, in the middle of a write, for longer than its operation
+// may take. Even if the write returned an error, it may have been applied after the reaper was
+// there. repair writes the expiry row of the link anew, since a reaper that found no link may be
+// about to delete the old one, and a guard if the index may lead to the link. due is zero if the
+// link has no end. It writes both at once: a slow response to one must not keep the other from
+// being written in time.
+func (s *Links) repair(ctx context.Context, until deadline, due time.Time, was, next link.Link,
+	indexed bool) {
+	if !until.stopped() {
+		return
+	}
 	ctx, cancel := lateTime(ctx)
 	defer cancel()
 	var both errgroup.Group
@@ -221,7 +227,7 @@ func (s *Links) guarded(ctx context.Context, l link.Link,
 		return cmp.Or(err, s.guardLate(ctx, l, l))
 	}
 	if err == nil && !late && !s.endsSoon(l) {
-		_ = s.expiry.delete(ctx, guard) // if this fails, the reaper deletes it
+		_ = s.expiry.rows.Delete(ctx, guard) // if this fails, the reaper deletes it
 	}
 	return err
 }

@@ -197,7 +197,7 @@ func (r *reaping) count(ctx context.Context, d *dueRow, err error) {
 
 // drop deletes an expiry row that is not needed any more.
 func (r *reaping) drop(ctx context.Context, d *dueRow) error {
-	err := r.s.expiry.delete(ctx, d.Key)
+	err := r.s.expiry.rows.Delete(ctx, d.Key)
 	if err == nil {
 		r.count(ctx, d, nil)
 	}
@@ -398,21 +398,14 @@ func (r *reaping) unlink(ctx context.Context, d *dueRow) (err error) {
 	r.s.cache.forget(l.Name)
 	if d.tomb != nil {
 		_, _, err = r.s.links.replace(ctx, l.etag, linkRow{Link: r.tombstone(l.Link)})
-	} else {
-		err = r.remove(ctx, l)
+	} else if err = r.s.links.delete(ctx, l); err == nil {
+		// A roll-up that writes more of its clicks meanwhile finds that the link is gone, and takes
+		// that away again.
+		err = r.s.Clicks.Drop(ctx, l.Name)
 	}
 	r.s.cache.forget(l.Name)
 	if err == nil {
 		_ = r.s.owners.delete(ctx, listed) // if this fails, a list deletes it
 	}
 	return err
-}
-
-// remove deletes the last row of a link, and then what is rolled up of its clicks. A roll-up that
-// writes more of it meanwhile finds that the link is gone, and takes it away again.
-func (r *reaping) remove(ctx context.Context, l linkRow) error {
-	if err := r.s.links.delete(ctx, l); err != nil {
-		return err
-	}
-	return r.s.Clicks.Drop(ctx, l.Name)
 }

@@ -90,10 +90,6 @@ func (t *expiryTable) insertFree(ctx context.Context, e expiryEntity) (table.Key
 	}
 }
 
-func (t *expiryTable) delete(ctx context.Context, r table.Key) error {
-	return t.rows.Delete(ctx, r)
-}
-
 // expired lists the rows of links that had expired at cutoff, oldest first, in pages of at most
 // size rows, until page returns an error. It reads only ranges of whole partitions: all days before
 // cutoff's day, then that day up to cutoff's second.

@@ -142,7 +142,7 @@ var mutants = []struct{ name, file, from, to string }{
 	{"totals that were written beside the end of their link stay", "storage/counts/rollup.go",
 		"return g.each(ctx, g.recheckLink)", "return nil"},
 	{"totals stay of a link that is gone", "reap.go",
-		"return r.s.Clicks.Drop(ctx, l.Name)", "return nil"},
+		"err = r.s.Clicks.Drop(ctx, l.Name)", "err = nil"},
 	{"a killed reaper leaves totals", "reap.go",
 		"if err := r.s.Clicks.Drop(ctx, a); err != nil {",
 		"if err := error(nil); err != nil {"},

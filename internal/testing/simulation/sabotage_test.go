@@ -209,7 +209,7 @@ var mutants = []struct{ name, file, from, to string }{
 		"e.once && e.leave == nil", "e.once"},
 	{"a link that leads only so often is cached", "cache.go",
 		"if dead || r.MaxOpens > 0 || r.Disabled", "if dead || r.Disabled"},
-	{"a check overlooks that a used up link lives", "check.go",
+	{"a check overlooks that a used up link lives", "check_rows.go",
 		"return l.UsedUp() && (", "return false && ("},
 	{"an import is not announced", "import.go",
 		"return concurrent.Safely(func() error { return s.changes.announce(ctx, names...) })",

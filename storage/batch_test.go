@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -86,15 +85,6 @@ func TestReapWhereABatchFails(t *testing.T) {
 			return faultproxy.None
 		}
 	}
-	onFirstBatch := func(do func()) func(faultproxy.Call) faultproxy.Fault {
-		var once sync.Once
-		return func(c faultproxy.Call) faultproxy.Fault {
-			if c.Operation == batch {
-				once.Do(do)
-			}
-			return faultproxy.None
-		}
-	}
 	for name, test := range map[string]struct {
 		before func(r *rig, links []link.Link) func(faultproxy.Call) faultproxy.Fault
 		want   link.ReapResult
@@ -103,20 +93,18 @@ func TestReapWhereABatchFails(t *testing.T) {
 	}{
 		"a row has changed": {func(r *rig,
 			links []link.Link) func(faultproxy.Call) faultproxy.Fault {
-			return onFirstBatch(func() { r.Put(r.Expiry, rawtables.Expiry(links[3])) })
+			return onNth(1, batch, r.Expiry, faultproxy.None, func() {
+				r.Put(r.Expiry, rawtables.Expiry(links[3]))
+			})
 		}, link.ReapResult{Deleted: due - 1, Complete: true}, 1,
 			"412 UpdateConditionNotSatisfied true"},
 		"a row is gone": {func(r *rig, links []link.Link) func(faultproxy.Call) faultproxy.Fault {
-			return onFirstBatch(func() { r.Drop(r.Expiry, rawtables.Expiry(links[0])) })
+			return onNth(1, batch, r.Expiry, faultproxy.None, func() {
+				r.Drop(r.Expiry, rawtables.Expiry(links[0]))
+			})
 		}, all, 0, "404 ResourceNotFound true"},
 		"a response is lost": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
-			var once sync.Once
-			return func(c faultproxy.Call) (f faultproxy.Fault) {
-				if c.Operation == batch {
-					once.Do(func() { f = faultproxy.DropResponse })
-				}
-				return f
-			}
+			return onNth(1, batch, r.Expiry, faultproxy.DropResponse, nil)
 		}, all, 0, "unreachable false; 404 ResourceNotFound true 2"},
 		"all responses are lost": {func(r *rig,
 			_ []link.Link) func(faultproxy.Call) faultproxy.Fault {
@@ -178,13 +166,10 @@ func TestReapWhereABatchFails(t *testing.T) {
 			}
 			r.WantRows(0, 0, 0)
 
-			r.sender.Close(time.Minute)
 			var said []string
-			for _, i := range e.Items("RemoteDependencyData") {
-				d := i.Data.BaseData
-				if d.Name == batch+" "+r.Expiry {
-					said = append(said, strings.Join(strings.Fields(fmt.Sprint(d.ResultCode, " ",
-						d.Properties["ErrorCode"], " ", d.Success, " ", d.Properties["Try"])), " "))
+			for _, call := range r.told(e) {
+				if of, ok := strings.CutPrefix(call, batch+" ShortUrlsExpiryIndex "); ok {
+					said = append(said, of)
 				}
 			}
 			if got := strings.Join(said, "; "); got != test.said {
@@ -198,18 +183,11 @@ func TestABatchThatIsAppliedIsReported(t *testing.T) {
 	r, e := reported(t)
 	s := r.open(nil)
 	r.expired(2, dayLong, "due")
-	if _, err := s.Reap(ctx); err != nil {
-		t.Error(err)
-	}
-	r.sender.Close(time.Minute)
-	items := e.Items("RemoteDependencyData")
-	var last []string
-	for _, i := range items {
-		if d := i.Data.BaseData; strings.HasPrefix(d.Name, batch) {
-			last = append(last, fmt.Sprint(d.Name, " ", d.ResultCode, " ", d.Success))
-		}
-	}
-	if want := fmt.Sprintf("[%s %s 202 true]", batch, r.Expiry); fmt.Sprint(last) != want {
+	should(t, reap(ctx, r, s))
+	last := slices.DeleteFunc(r.told(e), func(call string) bool {
+		return !strings.HasPrefix(call, batch)
+	})
+	if want := "[" + batch + " ShortUrlsExpiryIndex 202 true]"; fmt.Sprint(last) != want {
 		t.Errorf("reported %v, want %s", last, want)
 	}
 }

@@ -52,7 +52,7 @@ func BenchmarkList(b *testing.B) {
 	}
 	s := r.instance()
 	r.benchmark(b, 1, func() error {
-		links, _, err := s.List(ctx, "ann", "", 50, func(link.Link) bool { return true })
+		links, _, err := s.List(ctx, "ann", "", 50, all)
 		if len(links) != 50 {
 			b.Fatalf("%d links", len(links))
 		}
@@ -175,7 +175,7 @@ func BenchmarkManyLinks(b *testing.B) {
 				int64(10_000-i), nil))
 		}
 		r.PutClicks(day.Start())
-		r.putAll(r.Day(day.Start()), rows)
+		r.PutAll(r.Day(day.Start()), rows)
 	}
 	for _, of := range []struct {
 		name string

@@ -33,16 +33,12 @@ func (r *rig) blocked(h link.Host) rawtables.Entity {
 
 func (r *rig) block(s *storage.Links, h link.Host) {
 	r.t.Helper()
-	if err := s.Blocked.Add(ctx, h); err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, s.Blocked.Add(ctx, h))
 }
 
 func (r *rig) unblock(s *storage.Links, h link.Host) {
 	r.t.Helper()
-	if err := s.Blocked.Remove(ctx, h); err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, s.Blocked.Remove(ctx, h))
 }
 
 // wantBlocked checks whether a store takes url1 for blocked. On a busy machine it may still be
@@ -149,7 +145,7 @@ func TestBlockedHostsAreReadAsLittleAsPossible(t *testing.T) {
 	for i := range 1000 {
 		rows = append(rows, r.blocked(link.Host(fmt.Sprintf("n%d.example", i))))
 	}
-	r.putAll(r.State, rows)
+	r.PutAll(r.State, rows)
 	many := r.instance()
 	get := func() { many.Get(ctx, "nobody") }
 	r.wantCalls("the first who need them", []string{readAll}, func() {
@@ -255,9 +251,7 @@ func TestBlockedHostsAtTheStart(t *testing.T) {
 			}
 			r.clock.Advance(5 * time.Second)
 			r.wantBlocked("five seconds later", s, true)
-			if err := r.instance().Blocked.Read(ctx); err != nil {
-				t.Error(err)
-			}
+			should(t, r.instance().Blocked.Read(ctx))
 		})
 	}
 }
@@ -306,9 +300,7 @@ func TestBlockedHostsAfterALongTime(t *testing.T) {
 	s := r.open(withCache)
 	r.block(r.other(), badHost)
 	r.clock.Advance(2 * time.Hour)
-	if _, err := r.other().Reap(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, reap(ctx, r, r.other()))
 	if rows := r.Rows(r.State); len(rows) != 1 {
 		t.Fatalf("rows: %v", rows)
 	}
@@ -358,9 +350,7 @@ func TestHostsThatAreBlockedWhileAllAreRead(t *testing.T) {
 			r.block(other, badHost)
 		}
 	})
-	if err := s.Blocked.Read(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Blocked.Read(ctx))
 	if !s.Blocked.Has(ctx, "https://a.example/") || s.Blocked.Has(ctx, "https://b.example/") {
 		t.Error("its own changes are lost")
 	}
@@ -388,9 +378,7 @@ func TestAHostThatIsAnnouncedWhileAllAreRead(t *testing.T) {
 			s.Get(ctx, "nobody")
 		}
 	})
-	if err := s.Blocked.Read(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Blocked.Read(ctx))
 	if !s.Blocked.Has(ctx, url1) {
 		t.Error("it is not blocked")
 	}
@@ -537,19 +525,13 @@ func TestHostsAreBlocked(t *testing.T) {
 	r := newRig(t)
 	s := r.open(nil)
 	first := r.clock.Now()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	// All characters that a host may have besides letters and digits, and an address.
 	const odd = "it's-_!\"$&()+,;=`{}~.example"
 	for _, h := range []link.Host{"example.com", odd, "[2001:db8::1]"} {
-		must(s.Blocked.Add(t.Context(), h))
+		must(t, s.Blocked.Add(t.Context(), h))
 	}
 	r.clock.Advance(time.Hour)
-	must(s.Blocked.Add(t.Context(), "example.com")) // it keeps its first time
+	must(t, s.Blocked.Add(t.Context(), "example.com")) // it keeps its first time
 	want := fmt.Sprint([]link.BlockedHost{{Host: "[2001:db8::1]", CreatedAt: first},
 		{Host: "example.com", CreatedAt: first}, {Host: odd, CreatedAt: first}})
 	if got, err := s.Blocked.List(t.Context()); err != nil || fmt.Sprint(got) != want {
@@ -564,8 +546,8 @@ func TestHostsAreBlocked(t *testing.T) {
 			t.Errorf("%s: got %t", longURL, got)
 		}
 	}
-	must(s.Blocked.Remove(t.Context(), "example.com"))
-	must(s.Blocked.Remove(t.Context(), odd))
+	must(t, s.Blocked.Remove(t.Context(), "example.com"))
+	must(t, s.Blocked.Remove(t.Context(), odd))
 	for _, h := range []link.Host{"example.com", odd, "a.example", "db8::1"} {
 		if err := s.Blocked.Remove(t.Context(), h); !errors.Is(err, link.ErrNotBlocked) {
 			t.Errorf("%s, not blocked: %v", h, err)
@@ -600,9 +582,7 @@ func testBlocked(t *testing.T, start starter) {
 			})
 			return err
 		}
-		if err := s.Blocked.Add(t.Context(), "example.com"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Blocked.Add(t.Context(), "example.com"))
 		blocked("a known URL", shorten(want(bad, time.Hour)))
 		blocked("its owner's", shorten(owned(want(bad, time.Hour), "a")))
 		blocked("a new URL", shorten(want(bad+"new", time.Hour)))
@@ -640,9 +620,7 @@ func testBlocked(t *testing.T, start starter) {
 			func(l *link.Link) { l.DeletedAt = time.Time{} },
 			func(l *link.Link) { l.LongURL = good + "2" },
 		} {
-			if err := edit(owners.Name, change); err != nil {
-				t.Error(err)
-			}
+			should(t, edit(owners.Name, change))
 		}
 		if err := edit(known.Name, func(l *link.Link) {
 			*l = l.Claimed(link.Actor{By: "b"}, "b", true, clock.Now())
@@ -652,9 +630,7 @@ func testBlocked(t *testing.T, start starter) {
 		if l, err := s.Get(t.Context(), known.Name); err != nil || l.LongURL != bad {
 			t.Errorf("got %+v, %v", l, err)
 		}
-		if err := s.Blocked.Remove(t.Context(), "example.com"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Blocked.Remove(t.Context(), "example.com"))
 		s.create(t, chosen(want(bad, time.Hour), "mine"))
 	})
 }

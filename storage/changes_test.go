@@ -105,9 +105,7 @@ func TestAChangeIsSeenEverywhere(t *testing.T) {
 				r.cached(elsewhere, "one")
 			}
 			r.cached(here, "another")
-			if err := test.change(ctx, r, here); err != nil {
-				t.Fatal(err)
-			}
+			must(t, test.change(ctx, r, here))
 			if l, err := here.Get(ctx, "one"); err != nil || !test.want(r, l) {
 				t.Errorf("here: got %+v, %v", l, err)
 			}
@@ -128,9 +126,7 @@ func TestAChangeThatAnotherInstanceHasMade(t *testing.T) {
 	there("a", url1, 0)(r, here)
 	r.cached(elsewhere, "one")
 	for _, s := range []*storage.Links{here, elsewhere} {
-		if err := setURL(url2)(ctx, r, s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, setURL(url2)(ctx, r, s))
 	}
 	if l, err := elsewhere.Get(ctx, "one"); err != nil || l.LongURL != url2 {
 		t.Errorf("got %+v, %v", l, err)
@@ -149,9 +145,7 @@ func TestAChangeThatOvertakesAShare(t *testing.T) {
 	var deleting atomic.Bool
 	r.proxy.After(func(c faultproxy.Call) {
 		if c.Operation == "UpdateEntity" && c.Target == r.Links && !deleting.Swap(true) {
-			if err := deleteOneByAdmin(ctx, r, s); err != nil {
-				t.Error(err)
-			}
+			should(t, deleteOneByAdmin(ctx, r, s))
 		}
 	})
 	if err := create("", "", url1, time.Hour)(ctx, r, s); err != nil || !deleting.Load() {
@@ -222,9 +216,7 @@ func TestChangesAreFollowed(t *testing.T) {
 		return get(busy, url1)() &&
 			get(idle, url1)()
 	})
-	if err := setURL(url2)(ctx, r, r.other()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, setURL(url2)(ctx, r, r.other()))
 	testutil.Eventually(t, "both have the change", func() bool {
 		return get(busy, url2)() &&
 			get(idle, url2)()
@@ -286,9 +278,7 @@ func TestChangesThatCannotBeAskedFor(t *testing.T) {
 					t.Errorf("waited %d times, want for the poll and for the table", waits)
 				}
 			})
-			if err := setURL(url2)(ctx, r, r.other()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, setURL(url2)(ctx, r, r.other()))
 			for range 3 {
 				r.wantCalls("nobody waits until the next one is due", []string{read}, func() {
 					fail()
@@ -371,9 +361,7 @@ func TestChangesAreOff(t *testing.T) {
 	s := r.open(withCache)
 	there("a", url1, 0)(r, s)
 	r.cached(s, "one")
-	if err := setURL(url2)(ctx, r, r.other()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, setURL(url2)(ctx, r, r.other()))
 	r.clock.Advance(10 * time.Minute)
 	r.wantCalls("while it is fresh", nil, func() { s.Get(ctx, "one") })
 	r.clock.Advance(5 * time.Minute)
@@ -469,9 +457,7 @@ func TestMoreChangesThanAPageHolds(t *testing.T) {
 	// When nobody needs them any more, the reaper drops them, also where somebody else drops one of
 	// them, or it gets no response.
 	r.clock.Advance(30 * time.Minute)
-	if err := setURL(url3)(ctx, r, other); err != nil {
-		t.Fatal(err)
-	}
+	must(t, setURL(url3)(ctx, r, other))
 	r.clock.Advance(31 * time.Minute)
 	var first sync.Once
 	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
@@ -529,9 +515,7 @@ func TestAReadThatWasUnderWayIsNotCached(t *testing.T) {
 				if byOther {
 					who = r.other()
 				}
-				if err := setURL(url2)(ctx, r, who); err != nil {
-					t.Error(err)
-				}
+				should(t, setURL(url2)(ctx, r, who))
 				r.clock.Advance(past)
 				if _, err := s.Get(ctx, "another"); !errors.Is(err, link.ErrNotFound) {
 					t.Error(err)
@@ -573,9 +557,7 @@ func TestAResponseThatIsOlderThanChangesAreKept(t *testing.T) {
 					return
 				}
 				r.clock.Advance(time.Minute)
-				if err := setURL(url2)(ctx, r, other); err != nil {
-					t.Error(err)
-				}
+				should(t, setURL(url2)(ctx, r, other))
 				r.clock.Advance(31 * time.Minute)
 				// the first request gets a poll
 				if _, err := s.Get(ctx, "another"); !errors.Is(err, link.ErrNotFound) {
@@ -645,9 +627,7 @@ func TestTheTableOfChangesIsMissing(t *testing.T) {
 			there("a", url1, 0)(r, r.open(nil))
 			r.DropTable(r.State)
 			s := r.other()
-			if err := do(ctx, r, s); err != nil {
-				t.Error(err)
-			}
+			should(t, do(ctx, r, s))
 			if l, err := s.Read(ctx, "one"); err != nil || l.LongURL != url2 {
 				t.Errorf("got %+v, %v", l, err)
 			}

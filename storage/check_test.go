@@ -390,13 +390,9 @@ func TestCheckFinds(t *testing.T) {
 		})
 	}
 	operations, err := os.ReadFile("../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	source, err := os.ReadFile("check.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	kinds := regexp.MustCompile(` Damage = "(.*)"`).FindAllStringSubmatch(string(source), -1)
 	for _, kind := range kinds {
 		if !covered[storage.Damage(kind[1])] ||
@@ -439,9 +435,7 @@ func TestCheckLeavesWhatIsYoung(t *testing.T) {
 			young := func(age time.Duration) storage.CheckResult {
 				done, err := s.Check(ctx, storage.CheckConfig{Repair: true, MinAge: age,
 					Found: func(f storage.Finding) { t.Logf("%+v", f) }})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				return done
 			}
 			// Rows of lists are young for an hour in any case, and are not counted as such.
@@ -606,71 +600,34 @@ func TestCheckMeetsImports(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.Make()
-	other := r.other()
-	way := r.newProxy() // of the import
-	through := r.config.Open
-	r.config.Open = r.through(way)
-	importer := r.instance()
-	r.config.Open = through
-	var met, rests atomic.Bool
-	met.Store(true)
-	for n := 1; met.Load(); n++ {
-		rests.Store(true)
-		for m := 1; rests.Load(); m++ {
-			r.Remove()
-			r.Make()
-			l := r.wish("a", "one", url1, 0)
-			r.PutLink(l)
-			r.Drop(r.Owners, rawtables.Owner(l))
-			met.Store(false)
-			rests.Store(false)
-			resting, checked, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
-			way.Before(func(c faultproxy.Call) faultproxy.Fault {
-				if c.N == m {
-					rests.Store(true)
-					close(resting)
-					<-checked
-				}
-				return faultproxy.None
-			})
-			var calls atomic.Int64
-			r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-				if c.Operation != "QueryEntities" && calls.Add(1) == int64(n) {
-					met.Store(true)
-					r.Drop(r.Links, rawtables.Link(l))
-					go func() {
-						defer close(done)
-						importPatiently(importer, []link.Link{l})
-					}()
-					select {
-					case <-resting:
-					case <-done:
-					}
-				}
-				return faultproxy.None
-			})
-			if _, _, err := check(ctx, r.instance(), true); err != nil &&
-				!strings.Contains(err.Error(), "meanwhile") {
-				t.Error(err)
+	other, i := r.other(), newRestingImport(r)
+	i.atEachTwoCalls(func(n, m int) (met bool) {
+		l := r.wish("a", "one", url1, 0)
+		r.PutLink(l)
+		r.Drop(r.Owners, rawtables.Owner(l))
+		var calls atomic.Int64
+		r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+			if c.Operation != "QueryEntities" && calls.Add(1) == int64(n) {
+				met = true
+				r.Drop(r.Links, rawtables.Link(l))
+				i.begin(l, m)
 			}
-			close(checked)
-			if met.Load() {
-				<-done
-			}
-			r.proxy.Reset()
-			way.Reset()
-			links, _, err := other.List(ctx, "a", "", 10, func(link.Link) bool { return true })
-			if found, _, err := check(ctx, other, false); err != nil || found != nil {
-				t.Errorf("left %q, %v", found, err)
-			}
-			if err != nil || len(links) != 1 {
-				t.Errorf("listed %v, %v", links, err)
-			}
-			if t.Failed() {
-				t.Fatalf("before call %d of the repair, and %d of the import", n, m)
-			}
+			return faultproxy.None
+		})
+		if _, _, err := check(ctx, r.instance(), true); err != nil &&
+			!strings.Contains(err.Error(), "meanwhile") {
+			t.Error(err)
 		}
-	}
+		i.end()
+		links, _, err := other.List(ctx, "a", "", 10, all)
+		if found, _, err := check(ctx, other, false); err != nil || found != nil {
+			t.Errorf("left %q, %v", found, err)
+		}
+		if err != nil || len(links) != 1 {
+			t.Errorf("listed %v, %v", links, err)
+		}
+		return met
+	})
 }
 
 // A link that a repair has ended is as if it had been opened for the last time: it is reaped soon,

@@ -72,9 +72,7 @@ func visitor(i int) clicks.Visitor {
 func (r *clickRig) flush(c *counts.Clicks) {
 	r.t.Helper()
 	r.faults(nil)
-	if err := patiently(func() error { return c.Flush(ctx) }); err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, patiently(func() error { return c.Flush(ctx) }))
 }
 
 // faults has the proxy do something to calls from now on, and counts the batches that are late.
@@ -558,9 +556,7 @@ func TestLateCountsOfADayThatIsRolledUp(t *testing.T) {
 	t.Parallel()
 	r, c, first := newLateRig(t)
 	r.PutLink(link.Link{Name: "a", LongURL: url1})
-	if err := rollUp(ctx, r.rig, r.instance()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rollUp(ctx, r.rig, r.instance()))
 	before := r.metrics.ClicksDropped.Value()
 	r.flush(c)
 	r.wantDay("the first", first, map[string]int64{})

@@ -30,9 +30,7 @@ func shown(days []clicks.Count) (all []string) {
 // long it is known which days have tables.
 func (r *rig) mustRollUp() {
 	r.t.Helper()
-	if err := patiently(func() error { return rollUp(ctx, r, r.other()) }); err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, patiently(func() error { return rollUp(ctx, r, r.other()) }))
 	r.clock.Advance(time.Minute)
 }
 
@@ -84,9 +82,7 @@ func TestDaysOfMonths(t *testing.T) {
 	ask := func(from, to clicks.Day) (days, owners []clicks.Count, links []clicks.Total) {
 		t.Helper()
 		owners, err := s.Clicks.OwnerDays(ctx, "ann", from, to)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if links, err = s.Clicks.LinksDays(ctx, []link.Link{l}, from, to); err != nil {
 			t.Fatal(err)
 		}
@@ -239,9 +235,7 @@ func TestCountsOfEarlierLinks(t *testing.T) {
 		r.Put(r.Links, rawtables.Link(l))
 		days := r.days(s, l, today-5, today)
 		links, err := s.Clicks.LinksDays(ctx, []link.Link{l}, today-5, today)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		sum := int64(0)
 		for i, n := range want {
 			if sum += n; days[i].Clicks != n || links[i].Clicks != n {
@@ -314,9 +308,7 @@ func TestOwnerDays(t *testing.T) {
 			hours                  []int
 		}{"ann": {8, 1, 3, []int{1, 1, 2, 5}}, "bob": {2, 0, 1, []int{4}}, "eve": {}, "": {}} {
 			days, err := s.Clicks.OwnerDays(ctx, owner, day, day)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var hours [24]clicks.Hour
 			hours[0].Bots = uint32(want.bots)
 			for _, hour := range want.hours {
@@ -339,9 +331,7 @@ func TestOwnerDays(t *testing.T) {
 	r.mustRollUp()
 	check("rolled up")
 	r.clock.Advance(dayLong)
-	if err := reap(ctx, r, r.other()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, reap(ctx, r, r.other()))
 	check("a link has ended")
 	if got := r.days(s, two, day, day)[0]; got.Clicks != 0 {
 		t.Errorf("the link that has ended has %+v", got.Total)
@@ -371,9 +361,7 @@ func TestDaysOfSeveralLinks(t *testing.T) {
 	for _, when := range []string{"at first", "rolled up"} {
 		r.proxy.Reset()
 		got, err := s.Clicks.LinksDays(ctx, links, from, today)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		calls := len(r.proxy.Calls())
 		want := make([]clicks.Total, len(got))
 		for _, l := range links {
@@ -480,9 +468,7 @@ func TestADayIsRolledUpWhileItIsRead(t *testing.T) {
 								t.Error("it has dropped the table")
 							}
 						case c.N == n || c.N == n+1 && dies && n > 0:
-							if err := rollUp(ctx, r, other); err != nil {
-								t.Error(err)
-							}
+							should(t, rollUp(ctx, r, other))
 						}
 						return faultproxy.None
 					})

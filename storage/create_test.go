@@ -254,19 +254,10 @@ func testOwners(t *testing.T, start starter) {
 		if got := s.of(t, owned(want(url, 0), "a")); got != plain || got == alone {
 			t.Errorf("the index has %s, not %s", got, plain)
 		}
-		change := func(a link.Name, change func(*link.Link)) {
-			t.Helper()
-			if _, err := s.Edit(t.Context(), a, false, func(l link.Link) (link.Link, error) {
-				change(&l)
-				return l, nil
-			}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		change(plain, func(l *link.Link) { l.StartsAt = starts })
+		s.edit(t, plain, func(l *link.Link) { l.StartsAt = starts })
 		// A restored link enters the index if that is free.
-		change(alone, func(l *link.Link) { l.DeletedAt = clock.Now() })
-		change(alone, func(l *link.Link) { l.DeletedAt = time.Time{} })
+		s.edit(t, alone, func(l *link.Link) { l.DeletedAt = clock.Now() })
+		s.edit(t, alone, func(l *link.Link) { l.DeletedAt = time.Time{} })
 		for range 2 { // before the start, and at it
 			for _, w := range []link.Link{later(starts), later(time.Time{})} {
 				if got := s.of(t, w); got != plain {
@@ -288,12 +279,7 @@ func testOwners(t *testing.T, start starter) {
 		sends := owned(want(url, time.Hour), "a")
 		sends.GoneURL = "https://example.org/{alias}"
 		kept, down := s.create(t, sends), s.create(t, chosen(sends, "down"))
-		if _, err := s.Edit(t.Context(), down.Name, false, func(l link.Link) (link.Link, error) {
-			l.Disabled, l.Locked = true, true
-			return l, nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		s.edit(t, down.Name, func(l *link.Link) { l.Disabled, l.Locked = true, true })
 		clock.Advance(time.Hour)
 		for _, state := range []link.State{link.StateLive, link.StateExpired} { // before and after
 			l, err := s.Get(t.Context(), kept.Name)

@@ -204,7 +204,7 @@ func renamed(_ context.Context, r *rig, _ *storage.Links) error {
 // list returns an operation that lists the links of an owner.
 func list(owner string) doing {
 	return func(ctx context.Context, _ *rig, s *storage.Links) error {
-		_, _, err := s.List(ctx, owner, "", 1000, func(link.Link) bool { return true })
+		_, _, err := s.List(ctx, owner, "", 1000, all)
 		return err
 	}
 }
@@ -255,7 +255,7 @@ func givesOne(owner string) func(t *testing.T, r *rig, s *storage.Links) {
 			}
 			given = append(given, l.Name)
 		}
-		links, _, err := s.List(ctx, owner, "", 10, func(link.Link) bool { return true })
+		links, _, err := s.List(ctx, owner, "", 10, all)
 		if err != nil || given[0] != given[1] || !slices.ContainsFunc(links,
 			func(l link.Link) bool { return l.Name == given[0] }) {
 			t.Errorf("%s is given %s, and has %+v, %v", owner, given, links, err)
@@ -286,8 +286,7 @@ func lacksNothing(t *testing.T, r *rig, s *storage.Links) {
 		l.Name != "one" {
 		t.Errorf("its URL has %+v, created %t, %v", l, created, err)
 	}
-	if links, _, err := s.List(ctx, "a", "",
-		10, func(link.Link) bool { return true }); err != nil || len(links) != 1 {
+	if links, _, err := s.List(ctx, "a", "", 10, all); err != nil || len(links) != 1 {
 		t.Errorf("listed %+v, %v", links, err)
 	}
 }
@@ -317,7 +316,7 @@ func TestOperationsThatCross(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, the first dies: %t", name, dies), func(t *testing.T) {
 				t.Parallel()
 				r, other := newCrashRig(t)
-				atEachCall(dies, func(n int) []faultproxy.Call {
+				r.atEachCall(dies, func(n int) []faultproxy.Call {
 					s := r.instance()
 					if c.before != nil {
 						c.before(r, other)
@@ -326,9 +325,7 @@ func TestOperationsThatCross(t *testing.T) {
 					r.meet(n, dies, func() { second = c.second(ctx, r, other) })
 					begun := time.Now()
 					first := c.first(lifeOf(dies), r, s)
-					calls := r.proxy.Calls()
-					r.proxy.Wait()
-					r.proxy.Reset()
+					calls := r.ended()
 					for i, err := range []error{first, second} {
 						if !(dies && i == 0) && !isOne(err, either) && !tooSlow(err, begun) {
 							t.Errorf("got %v and %v", first, second)
@@ -338,9 +335,6 @@ func TestOperationsThatCross(t *testing.T) {
 						c.check(t, r, other)
 					}
 					r.endAll(other)
-					if t.Failed() {
-						t.Fatalf("they met at call %d of %v", n, calls)
-					}
 					return calls
 				})
 			})
@@ -368,29 +362,22 @@ func TestALinkThatIsRenewedWhileItIsReaped(t *testing.T) {
 		t.Run(fmt.Sprintf("the reaper dies: %t", dies), func(t *testing.T) {
 			t.Parallel()
 			r, other := newCrashRig(t)
-			atEachCall(dies, func(n int) []faultproxy.Call {
+			r.atEachCall(dies, func(n int) []faultproxy.Call {
 				s := r.instance()
 				there("a", url1, time.Hour, later(time.Hour))(r, other)
 				var renewed error
 				r.meet(n, dies, func() { renewed = setEnd(5*time.Hour)(ctx, r, other) })
 				first := reap(lifeOf(dies), r, s)
-				calls := r.proxy.Calls()
-				r.proxy.Wait()
-				r.proxy.Reset()
+				calls := r.ended()
 				if first != nil && !dies {
 					t.Error(first)
 				}
 				// the next one
-				if err := patiently(func() error { return reap(ctx, r, other) }); err != nil {
-					t.Error(err)
-				}
+				should(t, patiently(func() error { return reap(ctx, r, other) }))
 				if len(calls) >= n && renewed == nil {
 					lacksNothing(t, r, other)
 				}
 				r.endAll(other)
-				if t.Failed() {
-					t.Fatalf("they met at call %d of %v", n, calls)
-				}
 				return calls
 			})
 		})
@@ -429,8 +416,7 @@ func TestAStalledReaperThatLosesItsLock(t *testing.T) {
 					})
 					_, _ = s.Reap(life)
 					calls = len(r.proxy.Calls())
-					r.proxy.Wait()
-					r.proxy.Reset()
+					r.ended()
 					lose(nil)
 					for range 2 { // any number of further runs
 						r.clock.Advance(15 * time.Minute)
@@ -475,50 +461,40 @@ func TestARenewalBetweenTwoCreates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, other := newCrashRig(t)
-			for first, met := 1, true; met; first++ {
-				met = false
-				for second, both := 1, true; both; second++ {
-					both = false
-					test.before(r, other)
-					give := func(s *storage.Links) link.Name {
-						l, _, err := s.Create(ctx, r.wish(test.owner, "", url1, time.Hour), "")
-						if err != nil {
+			give := func(s *storage.Links) link.Name {
+				l, _, err := s.Create(ctx, r.wish(test.owner, "", url1, time.Hour), "")
+				should(t, err)
+				return l.Name
+			}
+			r.atEachTwoCalls(func(first, second int) (one, two bool) {
+				test.before(r, other)
+				var given link.Name
+				renewed := false
+				r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
+					switch {
+					case call.N == first:
+						one = true
+						if err := test.do(ctx, r, r.instance()); err != nil && !isOne(err, either) {
 							t.Error(err)
 						}
-						return l.Name
+						renewed = true
+					case call.N == first+second && !renewed:
+						two = true
+						given = give(other)
 					}
-					var given link.Name
-					renewed := false
-					r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
-						switch {
-						case call.N == first:
-							met = true
-							if err := test.do(ctx, r, r.instance()); err != nil &&
-								!isOne(err, either) {
-								t.Error(err)
-							}
-							renewed = true
-						case call.N == first+second && !renewed:
-							both = true
-							given = give(other)
-						}
-						return faultproxy.None
-					})
-					got := give(r.instance())
-					r.proxy.Wait()
-					r.proxy.Reset()
-					if both && got != given {
-						t.Errorf("given %s and %s", got, given)
-					}
-					if again := give(other); again != got {
-						t.Errorf("given %s, and now %s", got, again)
-					}
-					r.endAll(other)
-					if t.Failed() {
-						t.Fatalf("they met at calls %d and %d", first, second)
-					}
+					return faultproxy.None
+				})
+				got := give(r.instance())
+				r.ended()
+				if two && got != given {
+					t.Errorf("given %s and %s", got, given)
 				}
-			}
+				if again := give(other); again != got {
+					t.Errorf("given %s, and now %s", got, again)
+				}
+				r.endAll(other)
+				return one, two
+			})
 		})
 	}
 }
@@ -528,42 +504,31 @@ func TestARenewalBetweenTwoCreates(t *testing.T) {
 func TestALinkThatIsGivenWhileItIsReaped(t *testing.T) {
 	t.Parallel()
 	r, other := newCrashRig(t)
-	for first, met := 1, true; met; first++ {
-		met = false
-		for second, both := 1, true; both; second++ {
-			both = false
-			there("a", url1, time.Hour, later(time.Hour))(r, other)
-			var given, again link.Link
-			var renewed error
-			r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
-				switch call.N {
-				case first:
-					met = true
-					if renewed = setEnd(5*time.Hour)(ctx, r, other); renewed == nil {
-						given, _, renewed = other.Create(ctx, r.wish("a", "", url1, 0), "")
-					}
-				case first + second:
-					if renewed == nil {
-						both = true
-						again, _, _ = other.Create(ctx, r.wish("a", "", url1, 0), "")
-					}
+	r.atEachTwoCalls(func(first, second int) (one, two bool) {
+		there("a", url1, time.Hour, later(time.Hour))(r, other)
+		var given, again link.Link
+		var renewed error
+		r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
+			switch {
+			case call.N == first:
+				one = true
+				if renewed = setEnd(5*time.Hour)(ctx, r, other); renewed == nil {
+					given, _, renewed = other.Create(ctx, r.wish("a", "", url1, 0), "")
 				}
-				return faultproxy.None
-			})
-			if err := reap(ctx, r, r.instance()); err != nil {
-				t.Error(err)
+			case call.N == first+second && renewed == nil:
+				two = true
+				again, _, _ = other.Create(ctx, r.wish("a", "", url1, 0), "")
 			}
-			r.proxy.Wait()
-			r.proxy.Reset()
-			if met && !isOne(renewed, either) || both && given.Name != again.Name {
-				t.Errorf("given %s, then %s, %v", given.Name, again.Name, renewed)
-			}
-			r.endAll(other)
-			if t.Failed() {
-				t.Fatalf("they met at calls %d and %d", first, second)
-			}
+			return faultproxy.None
+		})
+		should(t, reap(ctx, r, r.instance()))
+		r.ended()
+		if one && !isOne(renewed, either) || two && given.Name != again.Name {
+			t.Errorf("given %s, then %s, %v", given.Name, again.Name, renewed)
 		}
-	}
+		r.endAll(other)
+		return one, two
+	})
 }
 
 // However edits meet, once the reaper was there the index leads to the link by its URL.
@@ -592,7 +557,7 @@ func TestALinkKeepsItsPlaceInTheIndex(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, other := newCrashRig(t)
-			atEachCall(false, func(n int) []faultproxy.Call {
+			r.atEachCall(false, func(n int) []faultproxy.Call {
 				r.begin(test.operation, other)
 				r.meet(n, false, func() {
 					rows := r.Rows(r.Links)
@@ -603,17 +568,13 @@ func TestALinkKeepsItsPlaceInTheIndex(t *testing.T) {
 					}
 				})
 				err := test.do(ctx, r, r.instance())
-				calls := r.proxy.Calls()
-				r.proxy.Wait()
-				r.proxy.Reset()
+				calls := r.ended()
 				if !isOne(err, either) {
 					t.Error(err)
 				}
 				for range 2 {
 					r.clock.Advance(10 * time.Minute)
-					if err := patiently(func() error { return reap(ctx, r, other) }); err != nil {
-						t.Error(err)
-					}
+					should(t, patiently(func() error { return reap(ctx, r, other) }))
 				}
 				row := r.Rows(r.Links)[0]
 				l, created, err := other.Create(ctx, r.wish(fmt.Sprint(cmp.Or(row["Owner"], "")),
@@ -622,9 +583,6 @@ func TestALinkKeepsItsPlaceInTheIndex(t *testing.T) {
 					t.Errorf("%v: got %+v, created %t, %v", row, l, created, err)
 				}
 				r.endAll(other)
-				if t.Failed() {
-					t.Fatalf("they met at call %d of %v", n, calls)
-				}
 				return calls
 			})
 		})
@@ -644,9 +602,7 @@ func TestACreateThatStoodStill(t *testing.T) {
 			if given, _, err = other.Create(ctx, r.wish("a", "", url1, 0), ""); err == nil {
 				err = restoreOne(ctx, r, other)
 			}
-			if err != nil {
-				t.Error(err)
-			}
+			should(t, err)
 			r.clock.Advance(10 * time.Minute)
 		}
 		return faultproxy.None
@@ -721,17 +677,12 @@ func TestAnIndexRowThatIsLate(t *testing.T) {
 			if err := test.do(hasty, r, s); (err != nil) != test.fails {
 				t.Error(err)
 			}
-			if err := test.then(ctx, r, other); err != nil {
-				t.Error(err)
-			}
+			should(t, test.then(ctx, r, other))
 			close(arrive)
 			<-arrived
-			r.proxy.Wait()
-			r.proxy.Reset()
+			r.ended()
 			r.clock.Advance(10 * time.Minute)
-			if err := patiently(func() error { return reap(ctx, r, other) }); err != nil {
-				t.Error(err)
-			}
+			should(t, patiently(func() error { return reap(ctx, r, other) }))
 			r.WantNoLeak()
 			r.endAll(other)
 		})
@@ -764,21 +715,13 @@ func TestALinkThatArrivesTooLate(t *testing.T) {
 				t.Error("it got a response")
 			}
 			r.clock.Advance(57 * time.Second)
-			all := func(link.Link) bool { return true }
-			if _, _, err := other.List(ctx, "a", "", 10, all); err != nil {
-				t.Error(err)
-			}
-			if err := reap(ctx, r, other); err != nil {
-				t.Error(err)
-			}
+			should(t, list("a")(ctx, r, other))
+			should(t, reap(ctx, r, other))
 			close(arrive)
 			<-arrived
-			r.proxy.Wait()
-			r.proxy.Reset()
+			r.ended()
 			r.clock.Advance(10 * time.Minute)
-			if err := reap(ctx, r, other); err != nil {
-				t.Error(err)
-			}
+			should(t, reap(ctx, r, other))
 			r.WantNoLeak()
 			r.endAll(other)
 		})
@@ -814,24 +757,17 @@ func TestADeleteThatIsKeptShorterThanItTakes(t *testing.T) {
 				r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
 					if c.Operation == "UpdateEntity" && c.Target == r.Links {
 						r.clock.Advance(35 * time.Second) // so far is the reaper's clock ahead
-						if err := reap(ctx, r, other); err != nil {
-							t.Error(err)
-						}
+						should(t, reap(ctx, r, other))
 						r.clock.Advance(-31 * time.Second)
 					}
 					return faultproxy.None
 				})
-				if err := deleteOne(ctx, r, s); err != nil {
-					t.Error(err)
-				}
-				r.proxy.Wait()
-				r.proxy.Reset()
+				should(t, deleteOne(ctx, r, s))
+				r.ended()
 				r.WantNoLeak()
 				for range 3 {
 					r.clock.Advance(2 * time.Hour)
-					if err := reap(ctx, r, other); err != nil {
-						t.Error(err)
-					}
+					should(t, reap(ctx, r, other))
 				}
 				r.WantNothing()
 			})
@@ -866,8 +802,7 @@ func TestAnOperationThatWasStoppedTooLong(t *testing.T) {
 					err := op.do(ctx, r, s)
 					all = len(r.proxy.Calls()) < n
 					return func() {
-						r.proxy.Wait()
-						r.proxy.Reset()
+						r.ended()
 						if !isOne(err, append([]error{link.ErrUnavailable}, either...)) {
 							t.Errorf("got %v", err)
 						}
@@ -887,26 +822,20 @@ func TestAnOperationThatWasStoppedTooLong(t *testing.T) {
 func TestALinkThatIsExtendedAtItsEnd(t *testing.T) {
 	t.Parallel()
 	r, other := newCrashRig(t)
-	for n, met := 1, true; met; n++ {
+	r.atEachCall(false, func(n int) []faultproxy.Call {
 		there("", url1, time.Hour, later(time.Hour-time.Second))(r, other)
-		met = false
 		var late link.Link
 		var lateErr error
 		r.meet(n, false, func() {
-			met = true
 			r.clock.Advance(2 * time.Second)
 			late, _, lateErr = other.Create(ctx, r.wish("", "", url1, 5*time.Hour), "")
 		})
 		l, _, err := r.instance().Create(ctx, r.wish("", "", url1, 5*time.Hour), "")
-		calls := r.proxy.Calls()
-		r.proxy.Wait()
-		r.proxy.Reset()
-		if met && err == nil && lateErr == nil && l.Name != late.Name {
+		calls := r.ended()
+		if len(calls) >= n && err == nil && lateErr == nil && l.Name != late.Name {
 			t.Errorf("given %+v and %+v", l, late)
 		}
 		r.endAll(other)
-		if t.Failed() {
-			t.Fatalf("they met at call %d of %v", n, calls)
-		}
-	}
+		return calls
+	})
 }

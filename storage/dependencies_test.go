@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,9 +21,7 @@ func reported(t *testing.T) (*rig, *ingest.Endpoint) {
 	e := ingest.Start()
 	t.Cleanup(e.Close)
 	connection, err := telemetry.ParseConnection(e.ConnectionString())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := newRigAt(t, newAzurite(t, emulator))
 	r.sender = telemetry.Start(telemetry.Config{Connection: connection, Metrics: r.metrics,
 		SamplingPercent: 100, Log: slog.New(slog.DiscardHandler)})
@@ -30,180 +29,117 @@ func reported(t *testing.T) (*rig, *ingest.Endpoint) {
 	return r, e
 }
 
-// wantCalls ends the reports and compares them, as name, result code, error code, success and try.
-func wantCalls(t *testing.T, r *rig, e *ingest.Endpoint, kind string, want ...string) {
-	t.Helper()
+// told returns the calls that were reported, as name, result code, error code, success and try.
+func (r *rig) told(e *ingest.Endpoint) (all []string) {
 	r.sender.Close(time.Minute)
-	var got []string
 	for _, i := range e.Items("RemoteDependencyData") {
 		d := i.Data.BaseData
-		got = append(got, strings.Join(strings.Fields(fmt.Sprint(d.Name, " ", d.ResultCode, " ",
-			d.Properties["ErrorCode"], " ", d.Success, " ", d.Properties["Try"])), " "))
-		if d.Type != kind || d.Target != "127.0.0.1" || d.Duration < "0.00:00:00.0000000" {
-			t.Errorf("%+v", d)
-		}
+		call := strings.Join(strings.Fields(fmt.Sprint(d.Name, " ", d.ResultCode, " ",
+			d.Properties["ErrorCode"], " ", d.Success, " ", d.Properties["Try"])), " ")
+		all = append(all, strings.Replace(call, r.prefix(), "", 1))
 	}
-	if fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
-		t.Errorf("reported\n%q, want\n%q", got, want)
-	}
-	if calls := r.proxy.Calls(); len(got) != len(calls) {
-		t.Errorf("%d calls were made: %v", len(calls), calls)
-	}
-	for _, never := range []string{"AccountKey", "SharedKey", "sig=", "https://", "PartitionKey"} {
-		if strings.Contains(e.Raw(), never) {
-			t.Errorf("%s was sent: %s", never, e.Raw())
-		}
-	}
+	return all
 }
 
 func TestWhatStorageAnswersIsReported(t *testing.T) {
-	for name, c := range map[string]struct {
-		do   func(t *testing.T, r *rig, s *storage.Links)
-		want func(r *rig) []string
+	get := func(s *storage.Links) { _, _ = s.Get(ctx, "nobody") }
+	with := func(fault faultproxy.Fault) func(*rig, *storage.Links) {
+		return func(r *rig, s *storage.Links) {
+			always(r.proxy, fault)
+			get(s)
+		}
+	}
+	for name, test := range map[string]struct {
+		do   func(r *rig, s *storage.Links)
+		want []string
 	}{
-		"errors that are expected": {
-			func(t *testing.T, r *rig, s *storage.Links) {
-				l := r.create(s, "https://example.com/", 3*time.Minute)
-				if _, err := s.Get(ctx, l.Name); err != nil {
-					t.Error(err)
-				}
-				if _, err := s.Get(ctx, "nobody"); err == nil {
-					t.Error("found")
-				}
-				r.clock.Advance(4 * time.Minute)
-				if _, err := s.Reap(ctx); err != nil {
-					t.Error(err)
-				}
-			},
-			func(r *rig) []string {
-				return []string{
-					"QueryEntities " + r.State + " 200 true", "GetEntity " + r.Index +
-						" 404 ResourceNotFound true",
-					"InsertEntity " + r.Expiry + " 201 true", "InsertEntity " + r.Links +
-						" 201 true", "InsertEntity " + r.Index + " 201 true",
-					"GetEntity " + r.Links + " 200 true", "GetEntity " + r.Links +
-						" 404 ResourceNotFound true",
-					"QueryEntities " + r.Expiry + " 200 true", "QueryEntities " + r.Expiry +
-						" 200 true",
-					"GetEntity " + r.Links + " 200 true", "GetEntity " + r.Index + " 200 true",
-					"GetEntity " + r.Links + " 200 true", "DeleteEntity " + r.Index + " 204 true",
-					"DeleteEntity " + r.Links + " 204 true",
-					"GetEntity " + r.ClickTotals + " 404 ResourceNotFound true", "DeleteEntity " +
-						r.Expiry + " 204 true",
-					"QueryEntities " + r.State + " 200 true",
-				}
-			},
-		},
-		"a table that is missing": {
-			func(t *testing.T, r *rig, s *storage.Links) {
-				r.Remove()
-				if _, err := s.Get(ctx, "nobody"); err == nil {
-					t.Error("found")
-				}
-			},
-			func(r *rig) []string {
-				return []string{"GetEntity " + r.Links + " 404 TableNotFound true", "CreateTable " +
-					r.Links + " 201 true", "GetEntity " + r.Links + " 404 ResourceNotFound true"}
-			},
-		},
-		"a table that is being deleted": {
-			func(t *testing.T, r *rig, s *storage.Links) {
-				r.proxy.Before(faultproxy.On("", "", faultproxy.BeingDeleted))
-				if _, err := s.Get(ctx, "nobody"); err == nil {
-					t.Error("found")
-				}
-			},
-			func(r *rig) []string {
-				return []string{"GetEntity " + r.Links + " 409 TableBeingDeleted true",
-					"CreateTable " + r.Links + " 409 TableBeingDeleted true"}
-			},
-		},
-		"busy": {
-			func(t *testing.T, r *rig, s *storage.Links) {
-				r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { return faultproxy.ServerBusy })
-				_, _ = s.Get(ctx, "nobody")
-			},
-			func(r *rig) []string {
-				get := "GetEntity " + r.Links
-				return []string{get + " 503 ServerBusy false", get + " 503 ServerBusy false 2",
-					get + " 503 ServerBusy false 3"}
-			},
-		},
-		"limiting": {
-			func(t *testing.T, r *rig, s *storage.Links) {
-				r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { return faultproxy.TooManyRequests })
-				_, _ = s.Get(ctx, "nobody")
-			},
-			func(r *rig) []string {
-				return []string{"GetEntity " + r.Links +
-					" 429 TooManyRequests false"}
-			},
-		},
-		"gone and back": {
-			func(t *testing.T, r *rig, s *storage.Links) {
-				r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-					if c.N == 1 {
-						return faultproxy.Refuse
-					}
-					return faultproxy.None
-				})
-				_, _ = s.Get(ctx, "nobody")
-			},
-			func(r *rig) []string {
-				return []string{"GetEntity " + r.Links + " unreachable false", "GetEntity " +
-					r.Links + " 404 ResourceNotFound true 2"}
-			},
-		},
-		"a response that is lost": {
-			func(t *testing.T, r *rig, s *storage.Links) {
-				r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-					if c.N == 4 {
-						return faultproxy.DropResponse
-					}
-					return faultproxy.None
-				})
-				r.create(s, "https://example.com/", time.Hour)
-			},
-			func(r *rig) []string {
-				return []string{
-					"QueryEntities " + r.State + " 200 true", "GetEntity " + r.Index +
-						" 404 ResourceNotFound true", "InsertEntity " + r.Expiry + " 201 true",
-					"InsertEntity " + r.Links + " unreachable false", "InsertEntity " + r.Links +
-						" 409 EntityAlreadyExists true 2", "GetEntity " + r.Links + " 200 true",
-					"InsertEntity " + r.Index + " 201 true",
-				}
-			},
-		},
-		"frozen": {
-			func(t *testing.T, r *rig, s *storage.Links) {
-				r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { return faultproxy.Freeze })
-				_, _ = s.Get(hasty, "nobody")
-			},
-			func(r *rig) []string {
-				get := "GetEntity " + r.Links
-				// the second try got all that was left
-				return []string{get + " timeout false", get + " timeout false 2"}
-			},
-		},
-		"a caller that gives up": {
-			func(t *testing.T, r *rig, s *storage.Links) {
-				ctx, cancel := context.WithCancel(ctx)
-				r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { cancel(); return faultproxy.Freeze })
-				_, _ = s.Get(ctx, "nobody")
-			},
-			func(r *rig) []string { return []string{"GetEntity " + r.Links + " canceled false"} },
-		},
+		"errors that are expected": {func(r *rig, s *storage.Links) {
+			l := r.create(s, "https://example.com/", 3*time.Minute)
+			_, err := s.Get(ctx, l.Name)
+			should(t, err)
+			get(s)
+			r.clock.Advance(4 * time.Minute)
+			should(t, reap(ctx, r, s))
+		}, []string{
+			"QueryEntities ShortUrlsState 200 true",
+			"GetEntity UrlIndex 404 ResourceNotFound true",
+			"InsertEntity ShortUrlsExpiryIndex 201 true", "InsertEntity ShortUrls 201 true",
+			"InsertEntity UrlIndex 201 true", "GetEntity ShortUrls 200 true",
+			"GetEntity ShortUrls 404 ResourceNotFound true",
+			"QueryEntities ShortUrlsExpiryIndex 200 true",
+			"QueryEntities ShortUrlsExpiryIndex 200 true", "GetEntity ShortUrls 200 true",
+			"GetEntity UrlIndex 200 true", "GetEntity ShortUrls 200 true",
+			"DeleteEntity UrlIndex 204 true", "DeleteEntity ShortUrls 204 true",
+			"GetEntity ShortUrlsClickTotals 404 ResourceNotFound true",
+			"DeleteEntity ShortUrlsExpiryIndex 204 true",
+			"QueryEntities ShortUrlsState 200 true",
+		}},
+		"a table that is missing": {func(r *rig, s *storage.Links) {
+			r.Remove()
+			get(s)
+		}, []string{"GetEntity ShortUrls 404 TableNotFound true", "CreateTable ShortUrls 201 true",
+			"GetEntity ShortUrls 404 ResourceNotFound true"}},
+		"a table that is being deleted": {with(faultproxy.BeingDeleted),
+			[]string{"GetEntity ShortUrls 409 TableBeingDeleted true",
+				"CreateTable ShortUrls 409 TableBeingDeleted true"}},
+		"busy": {with(faultproxy.ServerBusy),
+			[]string{"GetEntity ShortUrls 503 ServerBusy false",
+				"GetEntity ShortUrls 503 ServerBusy false 2",
+				"GetEntity ShortUrls 503 ServerBusy false 3"}},
+		"limiting": {with(faultproxy.TooManyRequests),
+			[]string{"GetEntity ShortUrls 429 TooManyRequests false"}},
+		"gone and back": {func(r *rig, s *storage.Links) {
+			r.proxy.Before(faultproxy.Fail(1, faultproxy.Refuse))
+			get(s)
+		}, []string{"GetEntity ShortUrls unreachable false",
+			"GetEntity ShortUrls 404 ResourceNotFound true 2"}},
+		"a response that is lost": {func(r *rig, s *storage.Links) {
+			r.proxy.Before(faultproxy.Fail(4, faultproxy.DropResponse))
+			r.create(s, "https://example.com/", time.Hour)
+		}, []string{
+			"QueryEntities ShortUrlsState 200 true",
+			"GetEntity UrlIndex 404 ResourceNotFound true",
+			"InsertEntity ShortUrlsExpiryIndex 201 true",
+			"InsertEntity ShortUrls unreachable false",
+			"InsertEntity ShortUrls 409 EntityAlreadyExists true 2",
+			"GetEntity ShortUrls 200 true", "InsertEntity UrlIndex 201 true",
+		}},
+		"frozen": {func(r *rig, s *storage.Links) {
+			always(r.proxy, faultproxy.Freeze)
+			_, _ = s.Get(hasty, "nobody")
+		}, []string{"GetEntity ShortUrls timeout false",
+			"GetEntity ShortUrls timeout false 2"}}, // the second try got all that was left
+		"a caller that gives up": {func(r *rig, s *storage.Links) {
+			ctx, cancel := context.WithCancel(ctx)
+			r.proxy.Before(func(faultproxy.Call) faultproxy.Fault {
+				cancel()
+				return faultproxy.Freeze
+			})
+			_, _ = s.Get(ctx, "nobody")
+		}, []string{"GetEntity ShortUrls canceled false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, e := reported(t)
 			r.Make()
-			s, err := storage.Open(r.config)
-			if err != nil {
-				t.Fatal(err)
+			test.do(r, r.instance())
+			if got := r.told(e); !slices.Equal(got, test.want) {
+				t.Errorf("reported\n%q, want\n%q", got, test.want)
+			} else if calls := r.proxy.Calls(); len(got) != len(calls) {
+				t.Errorf("%d calls were made: %v", len(calls), calls)
 			}
-			c.do(t, r, s)
-			wantCalls(t, r, e, telemetry.TypeTable, c.want(r)...)
+			for _, i := range e.Items("RemoteDependencyData") {
+				if d := i.Data.BaseData; d.Type != telemetry.TypeTable || d.Target != "127.0.0.1" ||
+					d.Duration < "0.00:00:00.0000000" {
+					t.Errorf("%+v", d)
+				}
+			}
+			for _, never := range []string{"AccountKey", "SharedKey", "sig=", "https://",
+				"PartitionKey"} {
+				if strings.Contains(e.Raw(), never) {
+					t.Errorf("%s was sent: %s", never, e.Raw())
+				}
+			}
 		})
 	}
 }

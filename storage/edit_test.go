@@ -54,9 +54,7 @@ func TestAnEditKeepsWhatIsNotOurs(t *testing.T) {
 		"AccountName=a;AccountKey=AAAA;TableEndpoint=%s;BlobEndpoint=%[1]s", azure.URL), nil)
 	r.config.Tables.Links = "ShortUrls"
 	s, err := storage.Open(r.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := s.Edit(ctx, "one", false, func(l link.Link) (link.Link, error) {
 		l.Title = "new"
 		return l, nil
@@ -82,18 +80,6 @@ func testEdits(t *testing.T, start starter) {
 	setTitle := func(title string) func(link.Link) (link.Link, error) {
 		return func(l link.Link) (link.Link, error) { l.Title = title; return l, nil }
 	}
-	// edit applies a change that must succeed.
-	edit := func(t *testing.T, s *way, a link.Name, change func(*link.Link)) link.Link {
-		t.Helper()
-		l, err := s.Edit(t.Context(), a, false, func(l link.Link) (link.Link, error) {
-			change(&l)
-			return l, nil
-		})
-		if err != nil {
-			t.Fatalf("editing %s: %v", a, err)
-		}
-		return l
-	}
 
 	t.Run("an edit is seen at once", func(t *testing.T) {
 		s, clock, want := start(t)
@@ -102,13 +88,11 @@ func testEdits(t *testing.T, start starter) {
 			t.Fatal(err)
 		}
 		read, err := s.Read(t.Context(), l.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		w := read
 		w.LongURL, w.ExpiresAt, w.StatusCode, w.Title, w.Tags, w.UpdatedAt = url+"2",
 			clock.Now().Add(2*time.Hour), 301, "new", []string{"x"}, clock.Now()
-		got := edit(t, s, l.Name, func(l *link.Link) { *l = w })
+		got := s.edit(t, l.Name, func(l *link.Link) { *l = w })
 		if got.Version == read.Version || got.Version == "" {
 			t.Errorf("version %q after %q", got.Version, read.Version)
 		}
@@ -120,7 +104,7 @@ func testEdits(t *testing.T, start starter) {
 		if got, err := s.Get(t.Context(), l.Name); err != nil || !storage.Same(got, w) {
 			t.Errorf("Get: got %+v, %v", got, err)
 		}
-		none := edit(t, s, l.Name, func(l *link.Link) {
+		none := s.edit(t, l.Name, func(l *link.Link) {
 			l.Title, l.Tags, l.ExpiresAt = "", nil, time.Time{}
 		})
 		if again, err := s.Read(t.Context(), l.Name); err != nil || again.Title != "" ||
@@ -132,10 +116,8 @@ func testEdits(t *testing.T, start starter) {
 		s, _, want := start(t)
 		l := s.create(t, owned(want(url, 0), "a"))
 		before, err := s.Read(t.Context(), l.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := edit(t, s, l.Name, func(*link.Link) {}); !reflect.DeepEqual(got, before) {
+		must(t, err)
+		if got := s.edit(t, l.Name, func(*link.Link) {}); !reflect.DeepEqual(got, before) {
 			t.Errorf("got %+v, want %+v", got, before)
 		}
 		refused := errors.New("refused")
@@ -161,7 +143,7 @@ func testEdits(t *testing.T, start starter) {
 		crossed := func(title string, once bool, others int) (calls int, err error) {
 			_, err = s.Edit(t.Context(), l.Name, once, func(l link.Link) (link.Link, error) {
 				if calls++; calls <= others {
-					edit(t, s, l.Name, func(l *link.Link) {
+					s.edit(t, l.Name, func(l *link.Link) {
 						l.Tags = append(l.Tags, fmt.Sprint(title, calls))
 					})
 				}
@@ -199,7 +181,7 @@ func testEdits(t *testing.T, start starter) {
 			calls := 0
 			return func(l link.Link) (link.Link, error) {
 				if calls++; calls == 1 {
-					edit(t, s, two, func(l *link.Link) { l.Tags = append(l.Tags, title) })
+					s.edit(t, two, func(l *link.Link) { l.Tags = append(l.Tags, title) })
 				}
 				l.Title += title
 				return l, nil
@@ -227,19 +209,19 @@ func testEdits(t *testing.T, start starter) {
 		s, _, want := start(t)
 		l := s.create(t, owned(want(url+"old", 0), "a"))
 		taken := s.create(t, owned(want(url+"taken", 0), "a"))
-		edit(t, s, l.Name, func(l *link.Link) { l.LongURL = url + "new" })
+		s.edit(t, l.Name, func(l *link.Link) { l.LongURL = url + "new" })
 		if got := s.of(t, owned(want(url+"new", 0), "a")); got != l.Name {
 			t.Errorf("the new URL has %s, want %s", got, l.Name)
 		}
 		if got := s.of(t, owned(want(url+"old", 0), "a")); got == l.Name {
 			t.Error("the old URL has it still")
 		}
-		edit(t, s, l.Name, func(l *link.Link) { l.LongURL = url + "taken" })
+		s.edit(t, l.Name, func(l *link.Link) { l.LongURL = url + "taken" })
 		if got := s.of(t, owned(want(url+"taken", 0), "a")); got != taken.Name {
 			t.Errorf("a URL that has a link has now %s", got)
 		}
-		edit(t, s, taken.Name, func(l *link.Link) { l.LongURL = url + "other" })
-		edit(t, s, taken.Name, func(l *link.Link) { l.LongURL = url + "taken" })
+		s.edit(t, taken.Name, func(l *link.Link) { l.LongURL = url + "other" })
+		s.edit(t, taken.Name, func(l *link.Link) { l.LongURL = url + "taken" })
 		if got := s.of(t, owned(want(url+"taken", 0), "a")); got != taken.Name {
 			t.Errorf("there and back: the URL has %s, want %s", got, taken.Name)
 		}
@@ -247,7 +229,7 @@ func testEdits(t *testing.T, start starter) {
 	t.Run("a disabled link can be enabled", func(t *testing.T) {
 		s, _, want := start(t)
 		l := s.create(t, owned(want(url, 0), "a"))
-		edit(t, s, l.Name, func(l *link.Link) { l.Disabled = true })
+		s.edit(t, l.Name, func(l *link.Link) { l.Disabled = true })
 		if got, err := s.Get(t.Context(), l.Name); err != nil || !got.Disabled {
 			t.Errorf("got %+v, %v", got, err)
 		}
@@ -255,7 +237,7 @@ func testEdits(t *testing.T, start starter) {
 			link.ErrDisabled) {
 			t.Errorf("got %v", err)
 		}
-		edit(t, s, l.Name, func(l *link.Link) { l.Disabled = false })
+		s.edit(t, l.Name, func(l *link.Link) { l.Disabled = false })
 		if got, err := s.Get(t.Context(), l.Name); err != nil || got.Disabled {
 			t.Errorf("got %+v, %v", got, err)
 		}
@@ -268,8 +250,8 @@ func testEdits(t *testing.T, start starter) {
 		for _, owner := range []string{"", "a"} {
 			w := owned(want(url, time.Hour), owner)
 			l := s.create(t, w)
-			edit(t, s, l.Name, func(l *link.Link) { l.Disabled = true })
-			edit(t, s, l.Name, func(l *link.Link) { l.DeletedAt = clock.Now() })
+			s.edit(t, l.Name, func(l *link.Link) { l.Disabled = true })
+			s.edit(t, l.Name, func(l *link.Link) { l.DeletedAt = clock.Now() })
 			if _, created, err := s.Create(t.Context(), w, ""); err != nil || !created {
 				t.Errorf("owner %q: created %t, %v", owner, created, err)
 			}
@@ -315,9 +297,9 @@ func testEdits(t *testing.T, start starter) {
 		for i := range 4 {
 			a = append(a, s.create(t, owned(want(fmt.Sprint(url, i), 2*time.Hour), "a")).Name)
 		}
-		edit(t, s, a[0], func(l *link.Link) { l.ExpiresAt = l.ExpiresAt.Add(-time.Hour) })
-		edit(t, s, a[2], func(l *link.Link) { l.ExpiresAt = l.ExpiresAt.Add(time.Hour) })
-		edit(t, s, a[3], func(l *link.Link) { l.ExpiresAt = time.Time{} })
+		s.edit(t, a[0], func(l *link.Link) { l.ExpiresAt = l.ExpiresAt.Add(-time.Hour) })
+		s.edit(t, a[2], func(l *link.Link) { l.ExpiresAt = l.ExpiresAt.Add(time.Hour) })
+		s.edit(t, a[3], func(l *link.Link) { l.ExpiresAt = time.Time{} })
 		for _, want := range []string{"link: link: link: link:",
 			"tombstone:expired link: link: link:",
 			"tombstone:expired tombstone:expired link: link:",
@@ -327,7 +309,7 @@ func testEdits(t *testing.T, start starter) {
 			}
 			clock.Advance(time.Hour)
 		}
-		edit(t, s, a[3], func(l *link.Link) { l.ExpiresAt = clock.Now().Add(time.Hour) })
+		s.edit(t, a[3], func(l *link.Link) { l.ExpiresAt = clock.Now().Add(time.Hour) })
 		clock.Advance(time.Hour)
 		if got := reap(t, s, clock.Now(), a[3]); got != "tombstone:expired" {
 			t.Errorf("got %s", got)
@@ -341,7 +323,7 @@ func testEdits(t *testing.T, start starter) {
 		s, clock, want := start(t)
 		l := s.create(t, owned(want(url, time.Hour), "a"))
 		clock.Advance(time.Hour)
-		edit(t, s, l.Name, func(l *link.Link) { l.ExpiresAt = clock.Now().Add(time.Hour) })
+		s.edit(t, l.Name, func(l *link.Link) { l.ExpiresAt = clock.Now().Add(time.Hour) })
 		if got := reap(t, s, clock.Now(), l.Name); got != "link:" {
 			t.Errorf("got %s", got)
 		}
@@ -354,7 +336,7 @@ func testEdits(t *testing.T, start starter) {
 		back, gone := s.create(t, want(url+"back", 0)),
 			s.create(t, owned(want(url+"gone", time.Hour), "a"))
 		for _, l := range []link.Link{back, gone} {
-			edit(t, s, l.Name, func(l *link.Link) { l.DeletedAt = clock.Now() })
+			s.edit(t, l.Name, func(l *link.Link) { l.DeletedAt = clock.Now() })
 			if got, err := s.Get(t.Context(), l.Name); err != nil ||
 				got.State(clock.Now()) != link.StateDeleted {
 				t.Errorf("got %+v, %v", got, err)
@@ -368,7 +350,7 @@ func testEdits(t *testing.T, start starter) {
 		if links, _, err := s.List(t.Context(), "a", "", 10, all); err != nil || len(links) != 1 {
 			t.Errorf("listed %+v, %v", links, err)
 		}
-		edit(t, s, back.Name, func(l *link.Link) { l.DeletedAt = time.Time{} })
+		s.edit(t, back.Name, func(l *link.Link) { l.DeletedAt = time.Time{} })
 		if got := s.of(t, want(url+"back", 0)); got != back.Name {
 			t.Errorf("the URL of the restored link has %s", got)
 		}
@@ -381,9 +363,9 @@ func testEdits(t *testing.T, start starter) {
 	t.Run("the URL of a deleted link gets another one, which stays", func(t *testing.T) {
 		s, clock, want := start(t)
 		first := s.create(t, want(url, 0))
-		edit(t, s, first.Name, func(l *link.Link) { l.DeletedAt = clock.Now() })
+		s.edit(t, first.Name, func(l *link.Link) { l.DeletedAt = clock.Now() })
 		second := s.create(t, want(url, 0))
-		edit(t, s, first.Name, func(l *link.Link) { l.DeletedAt = time.Time{} })
+		s.edit(t, first.Name, func(l *link.Link) { l.DeletedAt = time.Time{} })
 		if got := s.of(t, want(url, 0)); got != second.Name || got == first.Name {
 			t.Errorf("the URL has %s, of %s and %s", got, first.Name, second.Name)
 		}
@@ -391,8 +373,8 @@ func testEdits(t *testing.T, start starter) {
 	t.Run("a restored link is found by its URL", func(t *testing.T) {
 		s, clock, want := start(t)
 		l := s.create(t, owned(chosen(want(url, 0), "mine"), "a")) // not in the index yet
-		edit(t, s, l.Name, func(l *link.Link) { l.DeletedAt = clock.Now() })
-		edit(t, s, l.Name, func(l *link.Link) { l.DeletedAt = time.Time{} })
+		s.edit(t, l.Name, func(l *link.Link) { l.DeletedAt = clock.Now() })
+		s.edit(t, l.Name, func(l *link.Link) { l.DeletedAt = time.Time{} })
 		if got := s.of(t, owned(want(url, 0), "a")); got != l.Name {
 			t.Errorf("its URL has %s", got)
 		}

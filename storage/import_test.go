@@ -117,7 +117,7 @@ func TestImport(t *testing.T) {
 		created || l.Name != "free" && l.Name != "second" {
 		t.Errorf("got %+v, created %t, %v", l, created, err)
 	}
-	if l, _, err := s.List(ctx, "a", "", 10, func(link.Link) bool { return true }); err != nil ||
+	if l, _, err := s.List(ctx, "a", "", 10, all); err != nil ||
 		len(l) != 1 || l[0].Name != "Full_-1" {
 		t.Errorf("its owner sees %v, %v", l, err)
 	}
@@ -141,9 +141,7 @@ func TestImportMeetsWhatIsThere(t *testing.T) {
 		}
 	}
 	r.clock.Advance(2 * time.Hour)
-	if err := reap(ctx, r, s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, reap(ctx, r, s))
 	for a, change := range map[link.Name]func(l *link.Link){
 		"deleted":  func(l *link.Link) { l.DeletedAt = r.clock.Now() },
 		"disabled": func(l *link.Link) { l.Disabled = true },
@@ -194,9 +192,7 @@ func TestImportOfABlockedHost(t *testing.T) {
 	r := newRig(t)
 	s := r.open(nil)
 	host, _ := link.ParseHost("example.com")
-	if err := s.Blocked.Add(ctx, host); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Blocked.Add(ctx, host))
 	links := []link.Link{r.former("a", "one", "https://www.EXAMPLE.com./"),
 		r.former("a", "two", "https://example.org/")}
 	want := []string{"longUrl: " + link.ErrBlocked.Error(), "made"}
@@ -262,13 +258,9 @@ func TestImportedClicks(t *testing.T) {
 		}
 	}
 	total(100, 10)
-	if err := setURL(url2)(ctx, r, s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, setURL(url2)(ctx, r, s))
 	edited, err := s.Read(ctx, "one")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.Clicks.Click(edited, visit(r.clock.Now(), 1))
 	r.flush(s)
 	// of a link that had the alias before
@@ -276,9 +268,7 @@ func TestImportedClicks(t *testing.T) {
 	total(101, 10)
 	imports(s, r.former("a", "one", url2)) // changes nothing
 	r.clock.Advance(3 * dayLong)
-	if err := rollUp(ctx, r, s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rollUp(ctx, r, s))
 	total(101, 10)
 	if service, err := s.Clicks.Service(ctx); err != nil || service.Clicks != 1 {
 		t.Errorf("the service: %+v, %v", service, err)
@@ -361,12 +351,7 @@ func TestImportKilledAndRunAgain(t *testing.T) {
 			}
 		}
 		r.clock.Advance(2 * time.Hour) // lists delete rows that lead nowhere, once they are an hour old
-		for _, owner := range []string{"a", "b"} {
-			if _, _, err := other.List(ctx, owner, "",
-				1000, func(link.Link) bool { return true }); err != nil {
-				t.Fatal(err)
-			}
-		}
+		must(t, both(list("a"), list("b"))(ctx, r, other))
 		got := r.rows()
 		for _, row := range got {
 			if !slices.Contains(want, row) {

@@ -1,14 +1,12 @@
 package storage_test
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,6 +18,7 @@ import (
 	"tiney/internal/telemetry"
 	"tiney/internal/testing/faultproxy"
 	"tiney/internal/testing/rawtables"
+	"tiney/internal/testing/testutil"
 	"tiney/storage"
 )
 
@@ -27,9 +26,7 @@ import (
 func (r *rig) newKey(owner string) access.Key {
 	r.t.Helper()
 	secret, err := access.NewKey(rand.Reader)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	return access.Key{Hash: access.Hash(secret), Owner: owner, Name: "a name",
 		Last4: secret[len(secret)-4:], CreatedAt: r.clock.Now(),
 		LastUsedOn: r.clock.Now().AddDate(0, 0, 2).Format(time.DateOnly)}
@@ -38,9 +35,7 @@ func (r *rig) newKey(owner string) access.Key {
 func (r *rig) addKey(s *storage.Links, owner string) access.Key {
 	r.t.Helper()
 	key := r.newKey(owner)
-	if err := s.Keys.Create(ctx, key); err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, s.Keys.Create(ctx, key))
 	return key
 }
 
@@ -92,9 +87,7 @@ func (r *rig) wantKeyRows(keys ...access.Key) {
 		for name, value := range row { // Azurite writes times with more digits than they had
 			if text, ok := value.(string); ok && row[name+"@odata.type"] != nil {
 				at, err := time.Parse(time.RFC3339, text)
-				if err != nil {
-					r.t.Error(err)
-				}
+				should(r.t, err)
 				row[name] = at.Format(time.RFC3339)
 			}
 		}
@@ -164,9 +157,7 @@ func TestKeysFromCreateToRevoke(t *testing.T) {
 				key.ExpiresAt, key.LastUsedOn = r.clock.Now().Add(time.Minute), ""
 				key.CreatedBy, key.ActsFor = owners[3], owners[3]
 			}
-			if err := a.Keys.Create(ctx, key); err != nil {
-				t.Fatal(err)
-			}
+			must(t, a.Keys.Create(ctx, key))
 			keys = slices.Insert(keys, 0, key)
 			r.clock.Advance(time.Second)
 		}
@@ -329,9 +320,7 @@ func TestAnOwnersKeysAreBounded(t *testing.T) {
 	}
 	r.addKey(s, "bob")
 	lasting := slices.IndexFunc(live, func(k access.Key) bool { return k.ExpiresAt.IsZero() })
-	if err := s.Keys.Revoke(ctx, live[lasting].ID(), []string{"ann"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Keys.Revoke(ctx, live[lasting].ID(), []string{"ann"}))
 	if made, _ := add(1, time.Time{}); made != 1 {
 		t.Error("a revoked key counts")
 	}
@@ -362,23 +351,15 @@ func TestCreatesOfKeysThatCross(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			var once sync.Once
 			r.proxy.Reset()
-			r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-				if c.N == n {
-					once.Do(func() { create(there) })
-				}
-				return faultproxy.None
-			})
+			r.meet(n, false, func() { create(there) })
 			create(here)
 			r.proxy.Reset()
 			if rows := r.keysOf("ann"); made != 1 || rows != access.MaxKeys {
 				t.Errorf("%d keys were made, and there are %d", made, rows)
 			}
 			r.clock.Advance(2 * time.Hour)
-			if _, err := here.Reap(ctx); err != nil {
-				t.Error(err)
-			}
+			should(t, reap(ctx, r, here))
 			if rows := r.Rows(r.Keys); len(rows) != access.MaxKeys {
 				t.Errorf("%d rows are left", len(rows))
 			}
@@ -397,12 +378,7 @@ func TestCreatesOfKeysThatDieAtAnyPoint(t *testing.T) {
 				s := r.open(nil)
 				r.putKeys("ann", keys)
 				r.proxy.Reset()
-				r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-					if c.N > n {
-						return faultproxy.Refuse
-					}
-					return faultproxy.None
-				})
+				r.proxy.Before(kill(n + 1))
 				if err := s.Keys.Create(ctx, r.newKey("ann")); err == nil && n < 3 {
 					t.Error("no error")
 				}
@@ -472,9 +448,7 @@ func TestARevokedKeyIsRefusedByOthers(t *testing.T) {
 			key := r.addKey(here, "ann")
 			r.wantKey(there, key, nil, -1)
 			r.wantKey(here, key, nil, -1)
-			if err := here.Keys.Revoke(ctx, key.ID(), nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, here.Keys.Revoke(ctx, key.ID(), nil))
 			r.wantKey(here, key, access.ErrUnknownKey, 1)
 			if failing := test.fails(r); failing != "" {
 				r.proxy.Before(faultproxy.On("", strings.Trim(failing, "*"), faultproxy.Refuse))
@@ -499,9 +473,7 @@ func TestAKeyThatIsRevokedWhileItIsRead(t *testing.T) {
 	r.proxy.Reset()
 	r.proxy.After(func(c faultproxy.Call) {
 		if c.N == 1 { // its response is on the way
-			if err := s.Keys.Revoke(ctx, key.ID(), []string{"ann"}); err != nil {
-				t.Error(err)
-			}
+			should(t, s.Keys.Revoke(ctx, key.ID(), []string{"ann"}))
 		}
 	})
 	r.wantKey(s, key, nil, -1)
@@ -524,9 +496,7 @@ func TestAKeyThatIsReadWhileItIsRevoked(t *testing.T) {
 			r.wantKey(there, key, nil, -1)
 		}
 	})
-	if err := here.Keys.Revoke(ctx, key.ID(), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, here.Keys.Revoke(ctx, key.ID(), nil))
 	r.proxy.Reset()
 	r.clock.Advance(59500 * time.Millisecond)
 	r.wantKey(there, key, access.ErrUnknownKey, -1)
@@ -546,12 +516,7 @@ func TestCreatesAndRevocationsOfKeysThatAreKilled(t *testing.T) {
 				// process.
 				kill := func(do func(s *storage.Links) error) (*storage.Links, error) {
 					s := r.open(nil)
-					r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-						if c.N > n {
-							return faultproxy.Refuse
-						}
-						return faultproxy.None
-					})
+					r.proxy.Before(kill(n + 1))
 					err := do(s)
 					r.proxy.Reset()
 					return r.open(nil), err
@@ -640,9 +605,7 @@ func TestFaultsAroundKeys(t *testing.T) {
 					key := r.addKey(s, "ann")
 					r.proxy.Reset()
 					r.proxy.Before(faultproxy.Fail(n, fault))
-					if err := do[operation](r, s, key); err != nil {
-						t.Error(err)
-					}
+					should(t, do[operation](r, s, key))
 					r.proxy.Reset()
 					switch operation {
 					case "create":
@@ -706,9 +669,7 @@ func TestACreateOfAKeyThatWasStopped(t *testing.T) {
 				r.wantKeyRows()
 				return
 			}
-			if err != nil {
-				t.Error(err)
-			}
+			should(t, err)
 			r.wantKeyRows(key)
 		})
 	}
@@ -773,14 +734,11 @@ func TestAKeyThatArrivesTooLate(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !takenBack {
-				if err := s.Keys.Revoke(ctx, key.ID(), []string{"ann"}); err != nil {
-					t.Error(err)
-				}
+				should(t, s.Keys.Revoke(ctx, key.ID(), []string{"ann"}))
 			}
 			close(arrive)
 			<-arrived
-			r.proxy.Wait()
-			r.proxy.Reset()
+			r.ended()
 			for _, s := range []*storage.Links{s, r.open(nil)} {
 				r.wantKey(s, key, access.ErrUnknownKey, 1)
 				for _, owner := range []string{"ann", ""} {
@@ -791,9 +749,7 @@ func TestAKeyThatArrivesTooLate(t *testing.T) {
 			}
 			r.WantNoLeak()
 			r.clock.Advance(2 * time.Hour)
-			if _, err := s.Reap(ctx); err != nil {
-				t.Error(err)
-			}
+			should(t, reap(ctx, r, s))
 			if rows := r.Rows(r.Keys); len(rows) != others {
 				t.Errorf("the rows are %v", rows)
 			}
@@ -817,9 +773,7 @@ func TestACorruptKeyIsNobodys(t *testing.T) {
 	if err := s.Keys.Revoke(ctx, key.ID(), []string{"ann"}); !errors.Is(err, link.ErrForbidden) {
 		t.Errorf("by its owner: %v", err)
 	}
-	if err := s.Keys.Revoke(ctx, key.ID(), nil); err != nil {
-		t.Error(err)
-	}
+	should(t, s.Keys.Revoke(ctx, key.ID(), nil))
 	wantListed(t, s, "")
 	r.wantKeyRowsLater(s)
 }
@@ -843,14 +797,10 @@ func TestRowsOfOtherProgramsAmongKeys(t *testing.T) {
 	if err := s.Keys.Revoke(ctx, other.ID(), nil); !errors.Is(err, access.ErrUnknownKey) {
 		t.Errorf("of no key: %v", err)
 	}
-	if err := s.Keys.Revoke(ctx, key.ID(), []string{"ann"}); err != nil {
-		t.Error(err)
-	}
+	should(t, s.Keys.Revoke(ctx, key.ID(), []string{"ann"}))
 	wantListed(t, s, "")
 	r.clock.Advance(2 * time.Hour)
-	if _, err := s.Reap(ctx); err != nil {
-		t.Error(err)
-	}
+	should(t, reap(ctx, r, s))
 	if rows := r.Rows(r.Keys); len(rows) != 6 {
 		t.Errorf("the rows are %v", rows)
 	}
@@ -873,9 +823,7 @@ func TestTheCacheOfKeysIsBounded(t *testing.T) {
 			return err
 		})
 	}
-	if err := work.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, work.Wait())
 	// A list has more than one page of rows, too.
 	if listed, err := s.Keys.List(ctx, []string{"ann"}); err != nil || len(listed) != keys {
 		t.Errorf("%d keys are listed, %v", len(listed), err)
@@ -893,32 +841,6 @@ func TestTheCacheOfKeysIsBounded(t *testing.T) {
 	}
 }
 
-// logged counts how often a message was logged.
-type logged struct {
-	slog.Handler
-	message string
-	times   *atomic.Int64
-}
-
-func (logged) Enabled(context.Context, slog.Level) bool { return true }
-
-func (l logged) Handle(_ context.Context, line slog.Record) error {
-	if line.Message == l.message && line.Level == slog.LevelWarn {
-		l.times.Add(1)
-	}
-	return nil
-}
-
-// eventually waits until what happens in the background has happened.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
-}
-
 func TestTheDayOfAKeysLastUse(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -926,7 +848,7 @@ func TestTheDayOfAKeysLastUse(t *testing.T) {
 	day := func() string { return r.clock.Now().Format(time.DateOnly) }
 	saves := func(want int, on string) {
 		t.Helper()
-		eventually(t, "it was used on "+on, func() bool {
+		testutil.Eventually(t, "it was used on "+on, func() bool {
 			keys, err := s.Keys.List(ctx, []string{"ann"})
 			return err == nil && keys[0].LastUsedOn == on
 		})
@@ -948,9 +870,7 @@ func TestTheDayOfAKeysLastUse(t *testing.T) {
 	}
 	key := r.newKey("ann")
 	key.LastUsedOn = ""
-	if err := s.Keys.Create(ctx, key); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Keys.Create(ctx, key))
 	r.proxy.Reset()
 	r.clock.Advance(r.clock.Now().Truncate(24 * time.Hour).Add(48*time.Hour - 10*time.Second).Sub(
 		r.clock.Now()))
@@ -978,13 +898,11 @@ func TestTheDayOfAKeysLastUseThatCannotBeSaved(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var warned atomic.Int64
-	r.config.Log = slog.New(logged{slog.DiscardHandler, telemetry.LogKeyUseNotSaved, &warned})
+	r.config.Log = slog.New(logged{r.config.Log.Handler(), telemetry.LogKeyUseNotSaved, &warned})
 	s := r.open(nil)
 	key := r.newKey("ann")
 	key.LastUsedOn = ""
-	if err := s.Keys.Create(ctx, key); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Keys.Create(ctx, key))
 	for range 2 {
 		r.proxy.Reset()
 		arrived := make(chan bool)
@@ -1001,7 +919,7 @@ func TestTheDayOfAKeysLastUseThatCannotBeSaved(t *testing.T) {
 			r.wantKey(s, key, nil, -1)
 		}
 		close(arrived)
-		eventually(t, "it has failed", func() bool {
+		testutil.Eventually(t, "it has failed", func() bool {
 			return len(r.proxy.Calls()) == 1+3 &&
 				warned.Load() > 0
 		})
@@ -1012,7 +930,7 @@ func TestTheDayOfAKeysLastUseThatCannotBeSaved(t *testing.T) {
 	}
 	r.proxy.Reset()
 	r.wantKey(s, key, nil, -1)
-	eventually(t, "it was saved", func() bool {
+	testutil.Eventually(t, "it was saved", func() bool {
 		return r.Rows(r.Keys)[0]["LastUsedOn"] == r.clock.Now().Format(time.DateOnly)
 	})
 }
@@ -1021,23 +939,15 @@ func TestAUseDoesNotBringBackARevokedKey(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var warned atomic.Int64
-	r.config.Log = slog.New(logged{slog.DiscardHandler, telemetry.LogKeyUseNotSaved, &warned})
+	r.config.Log = slog.New(logged{r.config.Log.Handler(), telemetry.LogKeyUseNotSaved, &warned})
 	s, other := r.open(nil), r.open(nil)
 	key := r.newKey("ann")
 	key.LastUsedOn = ""
-	if err := s.Keys.Create(ctx, key); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Keys.Create(ctx, key))
 	saved := make(chan bool, 2) // the revocation and the use
-	var revoking atomic.Bool
-	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-		if c.Operation == "UpdateEntity" && c.Target == r.Keys && !revoking.Swap(true) {
-			if err := other.Keys.Revoke(ctx, key.ID(), []string{"ann"}); err != nil {
-				t.Error(err)
-			}
-		}
-		return faultproxy.None
-	})
+	r.proxy.Before(onNth(1, updateEntity, r.Keys, faultproxy.None, func() {
+		should(t, other.Keys.Revoke(ctx, key.ID(), []string{"ann"}))
+	}))
 	r.proxy.After(func(c faultproxy.Call) {
 		if c.Operation == "UpdateEntity" && c.Target == r.Keys {
 			saved <- true

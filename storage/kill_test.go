@@ -182,9 +182,7 @@ func there(owner, url string, life time.Duration, more ...func(context.Context, 
 		}
 		r.Put(r.Index, rawtables.Index(l)) // which a create with a chosen alias leaves alone
 		for _, do := range more {
-			if err := do(ctx, r, s); err != nil {
-				r.t.Fatal(err)
-			}
+			must(r.t, do(ctx, r, s))
 		}
 	}
 }
@@ -314,21 +312,14 @@ func (r *rig) endAll(s *storage.Links) {
 	r.t.Helper()
 	must := func(do func() error) {
 		r.t.Helper()
-		if err := patiently(do); err != nil {
-			r.t.Fatal(err)
-		}
+		must(r.t, patiently(do))
 	}
 	if r.clicked {
 		must(func() error { return rollUp(ctx, r, s) })
 	}
 	r.clock.Advance(2 * time.Hour) // lists delete rows that lead nowhere once they are an hour old
 	if len(r.Rows(r.Owners)) > 0 {
-		for _, owner := range []string{"a", "b"} {
-			must(func() error {
-				_, _, err := s.List(ctx, owner, "", 1000, func(link.Link) bool { return true })
-				return err
-			})
-		}
+		must(func() error { return both(list("a"), list("b"))(ctx, r, s) })
 	}
 	r.WantNoLeak()
 	for _, row := range r.Rows(r.Links) {
@@ -370,16 +361,37 @@ func reads(c faultproxy.Call) bool {
 // atEachCall plays what happens right before a process's nth call, for each n, and once without
 // that. play returns the calls of the process. One that dies before a call leaves what it leaves if
 // it dies before the call before, if that one reads: where it dies, such calls are left out.
-func atEachCall(dies bool, play func(n int) []faultproxy.Call) {
+func (r *rig) atEachCall(dies bool, play func(n int) []faultproxy.Call) {
+	r.t.Helper()
+	at := func(n int) []faultproxy.Call {
+		calls := play(n)
+		if r.t.Failed() {
+			r.t.Fatalf("at call %d of %v", n, calls)
+		}
+		return calls
+	}
 	if !dies {
-		for n := 1; len(play(n)) >= n; n++ {
+		for n := 1; len(at(n)) >= n; n++ {
 		}
 		return
 	}
-	calls := play(math.MaxInt)
+	calls := at(math.MaxInt)
 	for i := range calls {
 		if i == 0 || !reads(calls[i-1]) {
-			play(i + 1)
+			at(i + 1)
+		}
+	}
+}
+
+// atEachTwoCalls plays what happens at two calls, for each two numbers of them. play reports which
+// of the calls were made. The second number begins anew with each first one.
+func (r *rig) atEachTwoCalls(play func(first, second int) (one, two bool)) {
+	r.t.Helper()
+	for first, one := 1, true; one; first++ {
+		for second, two := 1, true; two; second++ {
+			if one, two = play(first, second); r.t.Failed() {
+				r.t.Fatalf("at calls %d and %d", first, second)
+			}
 		}
 	}
 }
@@ -393,7 +405,7 @@ func TestKilledAtAnyPoint(t *testing.T) {
 			t.Parallel()
 			r, other := newCrashRig(t)
 			again := false // done again, each second time
-			atEachCall(true, func(n int) []faultproxy.Call {
+			r.atEachCall(true, func(n int) []faultproxy.Call {
 				s := r.instance()
 				r.begin(op, other)
 				r.proxy.Before(kill(n))
@@ -411,9 +423,6 @@ func TestKilledAtAnyPoint(t *testing.T) {
 					}
 				}
 				r.endAll(other)
-				if t.Failed() {
-					t.Fatalf("killed before call %d of %v, done again: %t", n, calls, again)
-				}
 				return calls
 			})
 		})

@@ -130,11 +130,13 @@ func (r *rig) calls(do func()) []string {
 		if morePolled(c) {
 			continue
 		}
-		all = append(all, strings.Replace(c.Operation+" "+c.Target,
-			strings.TrimSuffix(r.Links, "ShortUrls"), "", 1))
+		all = append(all, strings.Replace(c.Operation+" "+c.Target, r.prefix(), "", 1))
 	}
 	return all
 }
+
+// prefix begins the names of the rig's tables.
+func (r *rig) prefix() string { return strings.TrimSuffix(r.Links, "ShortUrls") }
 
 // morePolled reports whether a call is the second query of a poll.
 func morePolled(c faultproxy.Call) bool {
@@ -158,16 +160,12 @@ func TestStorageCallsPerOperation(t *testing.T) {
 	}),
 		index, "InsertEntity ShortUrlsExpiryIndex", "InsertEntity ShortUrls",
 		"InsertEntity UrlIndex")
-	testutil.Eventually(t, "the link is cached", func() bool {
-		return len(r.calls(func() { warm.Get(ctx, l.Name) })) == 0
-	})
+	r.cached(warm, l.Name)
 	check("redirect, cached", r.calls(func() { warm.Get(ctx, l.Name) }))
 	check("shorten, known URL, for the first time",
 		r.calls(func() { warm.Create(ctx, r.want("https://example.com/", time.Hour), "") }),
 		index, read, "UpdateEntity ShortUrls")
-	testutil.Eventually(t, "it is cached again", func() bool {
-		return len(r.calls(func() { warm.Get(ctx, l.Name) })) == 0
-	})
+	r.cached(warm, l.Name)
 	l.Shared = true
 	for name, s := range map[string]*storage.Links{"cached": warm, "not cached": cold} {
 		check("shorten, known URL, "+name, r.calls(func() {
@@ -175,9 +173,7 @@ func TestStorageCallsPerOperation(t *testing.T) {
 		}), index, read)
 	}
 	check("redirect, not cached, unknown", r.calls(func() { warm.Get(ctx, "nobody") }), read)
-	testutil.Eventually(t, "the unknown alias is cached", func() bool {
-		return len(r.calls(func() { warm.Get(ctx, "nobody") })) == 0
-	})
+	r.cached(warm, "nobody")
 
 	uncached := r.open(withCache)
 	got := r.calls(func() {
@@ -237,9 +233,7 @@ func TestFaultsDuringCreateAreRetriedWithoutATrace(t *testing.T) {
 				l := r.createIn(ctx, s, "https://example.com/", time.Hour)
 				if n == createCalls { // the index row may be late, and has a guard
 					r.clock.Advance(10 * time.Minute)
-					if _, err := s.Reap(ctx); err != nil {
-						t.Error(err)
-					}
+					should(t, reap(ctx, r, s))
 				}
 				r.WantRows(1, 1, 1)
 				r.WantNoLeak()
@@ -321,9 +315,7 @@ func TestStorageThatFailsForGoodDuringCreate(t *testing.T) {
 				r.proxy.Reset()
 				r.WantNoLeak()
 				l, _, err := s.Create(ctx, r.want("https://example.com/", 2*time.Hour), "")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if got, err := r.open(nil).Get(ctx, l.Name); err != nil ||
 					!storage.Same(got, l) {
 					t.Errorf("got %+v, %v, want %+v", got, err, l)
@@ -338,49 +330,34 @@ func TestStorageThatFailsForGoodDuringCreate(t *testing.T) {
 	}
 }
 
+// The process stands still after a call, for longer than its link would have lived, and meanwhile
+// the reaper runs. TestAnOperationThatWasStoppedTooLong has it stand still before a call.
 func TestACreateThatWasStoppedTooLongLeavesNothingThatNobodyReaps(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= createCalls; n++ {
-		for _, when := range []string{"before", "after"} {
-			t.Run(fmt.Sprintf("%s call %d", when, n), func(t *testing.T) {
-				t.Parallel()
-				untilRepaired(t, func(r *rig) (check func()) {
-					s, reaper := r.open(nil), r.open(nil)
-					stop := func(c faultproxy.Call) {
-						if c.N != n {
-							return
-						}
-						// The process stands still for longer than its link would have lived, and
-						// meanwhile the reaper runs.
+		t.Run(fmt.Sprintf("after call %d", n), func(t *testing.T) {
+			t.Parallel()
+			untilRepaired(t, func(r *rig) (check func()) {
+				s, reaper := r.open(nil), r.open(nil)
+				r.proxy.After(func(c faultproxy.Call) {
+					if c.N == n {
 						r.clock.Advance(10 * time.Minute)
-						if _, err := reaper.Reap(ctx); err != nil {
-							t.Error(err)
-						}
-					}
-					if when == "before" {
-						r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-							stop(c)
-							return faultproxy.None
-						})
-					} else {
-						r.proxy.After(stop)
-					}
-					_, _, err := s.Create(ctx, r.want("https://example.com/", time.Minute), "")
-					return func() {
-						if !errors.Is(err, link.ErrUnavailable) {
-							t.Errorf("got %v, want %v", err, link.ErrUnavailable)
-						}
-						r.proxy.Reset()
-						r.WantNoLeak()
-						r.clock.Advance(time.Hour)
-						if _, err := reaper.Reap(ctx); err != nil {
-							t.Error(err)
-						}
-						r.WantRows(0, 0, 0)
+						should(t, reap(ctx, r, reaper))
 					}
 				})
+				_, _, err := s.Create(ctx, r.want("https://example.com/", time.Minute), "")
+				return func() {
+					if !errors.Is(err, link.ErrUnavailable) {
+						t.Errorf("got %v, want %v", err, link.ErrUnavailable)
+					}
+					r.proxy.Reset()
+					r.WantNoLeak()
+					r.clock.Advance(time.Hour)
+					should(t, reap(ctx, r, reaper))
+					r.WantRows(0, 0, 0)
+				}
 			})
-		}
+		})
 	}
 }
 
@@ -398,9 +375,7 @@ func TestAWriteThatArrivesMuchTooLateIsRepaired(t *testing.T) {
 						return faultproxy.None
 					}
 					r.clock.Advance(10 * time.Minute)
-					if _, err := reaper.Reap(ctx); err != nil {
-						t.Error(err)
-					}
+					should(t, reap(ctx, r, reaper))
 					// From here on responses are lost, for as long as the SDK tries; what comes
 					// after that gets through.
 					lost := len(r.proxy.Calls())
@@ -420,9 +395,7 @@ func TestAWriteThatArrivesMuchTooLateIsRepaired(t *testing.T) {
 					r.proxy.Reset()
 					r.WantNoLeak()
 					for range 2 { // an index row that may be late has a guard
-						if _, err := reaper.Reap(ctx); err != nil {
-							t.Error(err)
-						}
+						should(t, reap(ctx, r, reaper))
 						r.clock.Advance(10 * time.Minute)
 					}
 					r.WantRows(0, 0, 0)
@@ -432,46 +405,50 @@ func TestAWriteThatArrivesMuchTooLateIsRepaired(t *testing.T) {
 	}
 }
 
-// A reaper has found no link for an expiry row, and is about to delete the row, when the link
-// arrives much too late. Found by internal/testing/simulation.
-func TestAReaperDeletesTheExpiryRowOfALinkThatArrivesTooLate(t *testing.T) {
+// A write of a create arrives much too late, after a reaper has looked for it. The reaper has found
+// no link for an expiry row, and is about to delete that row. Or it is ending the link, and has
+// found no row of the index. Found by internal/testing/simulation.
+func TestAReaperMeetsAWriteThatArrivesTooLate(t *testing.T) {
 	t.Parallel()
-	untilRepaired(t, func(r *rig) (check func()) {
-		s, reaper := r.open(nil), r.open(nil)
-		reached, goOn, reaped := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-		r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-			switch {
-			case c.Operation == "InsertEntity" && c.Target == r.Links:
-				r.clock.Advance(10 * time.Minute)
-				go func() {
-					_, err := reaper.Reap(ctx)
-					reaped <- err
-				}()
-				<-reached
-			case c.Operation == "DeleteEntity" && c.Target == r.Expiry:
-				close(reached)
-				<-goOn
-			}
-			return faultproxy.None
+	for _, indexed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("the index row: %t", indexed), func(t *testing.T) {
+			t.Parallel()
+			untilRepaired(t, func(r *rig) (check func()) {
+				late, deletes := r.Links, r.Expiry
+				if indexed {
+					late, deletes = r.Index, r.Links
+				}
+				s, reaper := r.open(nil), r.open(nil)
+				reached, goOn := make(chan struct{}), make(chan struct{})
+				reaped := make(chan error, 1)
+				r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+					switch {
+					case c.Operation == "InsertEntity" && c.Target == late:
+						r.clock.Advance(10 * time.Minute)
+						go func() { reaped <- reap(ctx, r, reaper) }()
+						<-reached
+					case c.Operation == "DeleteEntity" && c.Target == deletes:
+						close(reached)
+						<-goOn
+					}
+					return faultproxy.None
+				})
+				_, _, err := s.Create(ctx, r.want("https://example.com/", time.Minute), "")
+				close(goOn)
+				should(t, <-reaped)
+				return func() {
+					if !errors.Is(err, link.ErrUnavailable) {
+						t.Errorf("got %v, want %v", err, link.ErrUnavailable)
+					}
+					r.proxy.Reset()
+					r.WantNoLeak()
+					r.clock.Advance(5 * time.Minute) // the guard of the index row is due
+					should(t, reap(ctx, r, reaper))
+					r.WantRows(0, 0, 0)
+				}
+			})
 		})
-		_, _, err := s.Create(ctx, r.want("https://example.com/", time.Minute), "")
-		close(goOn)
-		if err := <-reaped; err != nil {
-			t.Error(err)
-		}
-		return func() {
-			if !errors.Is(err, link.ErrUnavailable) {
-				t.Errorf("got %v, want %v", err, link.ErrUnavailable)
-			}
-			r.proxy.Reset()
-			r.WantNoLeak()
-			r.clock.Advance(5 * time.Minute) // the guard of the index row is due
-			if _, err := reaper.Reap(ctx); err != nil {
-				t.Error(err)
-			}
-			r.WantRows(0, 0, 0)
-		}
-	})
+	}
 }
 
 // A create that was stopped for too long writes its guard although its expiry row gets no response.
@@ -492,9 +469,7 @@ func TestTheGuardOfAStoppedCreateDoesNotWait(t *testing.T) {
 				}
 				return faultproxy.None
 			})
-			if _, err := reaper.Reap(ctx); err != nil {
-				t.Error(err)
-			}
+			should(t, reap(ctx, r, reaper))
 		}
 		return faultproxy.None
 	})
@@ -504,55 +479,8 @@ func TestTheGuardOfAStoppedCreateDoesNotWait(t *testing.T) {
 	}
 	r.proxy.Reset()
 	r.clock.Advance(5 * time.Minute) // the guard is due
-	if _, err := reaper.Reap(ctx); err != nil {
-		t.Error(err)
-	}
+	should(t, reap(ctx, r, reaper))
 	r.WantNoLeak()
-}
-
-// A reaper that is ending a link has found no row of the index, when that row arrives much too
-// late. Found by internal/testing/simulation.
-func TestAReaperEndsALinkWhoseIndexRowArrivesTooLate(t *testing.T) {
-	t.Parallel()
-	untilRepaired(t, func(r *rig) (check func()) {
-		s, reaper := r.open(nil), r.open(nil)
-		reached, goOn, reaped := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-		var ending sync.Once
-		r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-			switch {
-			case c.Operation == "InsertEntity" && c.Target == r.Index:
-				r.clock.Advance(10 * time.Minute)
-				go func() {
-					_, err := reaper.Reap(ctx)
-					reaped <- err
-				}()
-				<-reached
-			case c.Operation == "UpdateEntity" && c.Target == r.Links:
-				ending.Do(func() {
-					close(reached)
-					<-goOn
-				})
-			}
-			return faultproxy.None
-		})
-		_, _, err := s.Create(ctx, r.want("https://example.com/", time.Minute), "")
-		close(goOn)
-		if err := <-reaped; err != nil {
-			t.Error(err)
-		}
-		return func() {
-			if !errors.Is(err, link.ErrUnavailable) {
-				t.Errorf("got %v, want %v", err, link.ErrUnavailable)
-			}
-			r.proxy.Reset()
-			r.clock.Advance(5 * time.Minute)
-			if _, err := reaper.Reap(ctx); err != nil {
-				t.Error(err)
-			}
-			r.WantNoLeak()
-			r.WantRows(0, 0, 0)
-		}
-	})
 }
 
 // The first try of inserting a link gets stuck on its way, the second one succeeds, another
@@ -589,9 +517,7 @@ func TestATryThatArrivesAfterItsLinkWasTakenBack(t *testing.T) {
 	r.proxy.Wait()
 	r.WantNoLeak()
 	r.clock.Advance(3 * time.Hour)
-	if _, err := s.Reap(ctx); err != nil {
-		t.Error(err)
-	}
+	should(t, reap(ctx, r, s))
 	r.WantRows(0, 0, 0)
 }
 
@@ -599,9 +525,7 @@ func TestACachedExpiryIsNotBelievedByCreate(t *testing.T) {
 	r := newRig(t)
 	s := r.open(withCache)
 	l := r.create(s, "https://example.com/", 5*time.Minute)
-	testutil.Eventually(t, "the link is cached", func() bool {
-		return len(r.calls(func() { s.Get(ctx, l.Name) })) == 0
-	})
+	r.cached(s, l.Name)
 	l.ExpiresAt = l.ExpiresAt.Add(time.Hour) // by another hand
 	r.PutLink(l)
 	r.clock.Advance(6 * time.Minute)
@@ -639,9 +563,7 @@ func TestACachedLinkOfAnOwnerIsNotBelievedByCreate(t *testing.T) {
 			s, other := r.open(withCache), r.other()
 			there(test.owner, url1, time.Hour)(r, other)
 			r.cached(s, "one")
-			if err := test.change(ctx, r, other); err != nil {
-				t.Fatal(err)
-			}
+			must(t, test.change(ctx, r, other))
 			l, created, err := s.Create(ctx, r.wish("a", "", test.url, 0), "")
 			if !errors.Is(err, test.err) || err == nil &&
 				(created == test.same || (l.Name == "one") != test.same) {
@@ -659,14 +581,10 @@ func TestAClaimThatDidNotEnterTheIndex(t *testing.T) {
 	s := r.open(nil)
 	there("", url1, time.Hour)(r, s)
 	r.proxy.Before(faultproxy.On("InsertEntity", r.Index, faultproxy.ServerBusy))
-	if err := claim("a", false)(ctx, r, s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, claim("a", false)(ctx, r, s))
 	r.proxy.Reset()
 	r.clock.Advance(time.Hour)
-	if err := reap(ctx, r, s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, reap(ctx, r, s))
 	if l, created, err := s.Create(ctx, r.wish("a", "", url1, 0), ""); err != nil || created ||
 		l.Name != "one" {
 		t.Errorf("its owner is given %+v, created %t, %v", l, created, err)
@@ -741,9 +659,7 @@ func TestConcurrentCreatesOnTwoInstances(t *testing.T) {
 	}
 	r.WantNoLeak()
 	r.clock.Advance(2 * time.Hour)
-	if _, err := instances[0].Reap(ctx); err != nil {
-		t.Error(err)
-	}
+	should(t, reap(ctx, r, instances[0]))
 	r.WantRows(0, 0, 0)
 }
 
@@ -752,30 +668,21 @@ func TestConcurrentReplacementsOfAStaleIndexRow(t *testing.T) {
 	instances := []*storage.Links{r.open(withCache), r.open(withCache)}
 	r.create(instances[0], "https://example.com/", time.Hour)
 	r.clock.Advance(2 * time.Hour)
-	var once sync.Once
 	start := time.Now()
 	teststore.CreateAtOnce(t, 32, func(i int) (link.Link, bool, error) {
 		if i == 16 {
-			once.Do(func() {
-				if _, err := instances[0].Reap(ctx); err != nil {
-					t.Error(err)
-				}
-			})
+			should(t, reap(ctx, r, instances[0]))
 		}
 		return instances[i%2].Create(ctx, r.want("https://example.com/", time.Hour), "")
 	})
 	inTime := time.Since(start) < table.Timeout
-	if _, err := instances[1].Reap(ctx); err != nil {
-		t.Error(err)
-	}
+	should(t, reap(ctx, r, instances[1]))
 	if inTime {
 		r.WantRows(1, 1, 1)
 	}
 	r.WantNoLeak()
 	r.clock.Advance(2 * time.Hour)
-	if _, err := instances[1].Reap(ctx); err != nil {
-		t.Error(err)
-	}
+	should(t, reap(ctx, r, instances[1]))
 	r.WantRows(0, 0, 0)
 }
 
@@ -808,9 +715,7 @@ func TestACachedNotFoundIsNotBelievedByCreate(t *testing.T) {
 	if _, err := s.Get(ctx, "theOne"); !errors.Is(err, link.ErrNotFound) {
 		t.Fatal(err)
 	}
-	testutil.Eventually(t, "not found is cached", func() bool {
-		return len(r.calls(func() { s.Get(ctx, "theOne") })) == 0
-	})
+	r.cached(s, "theOne")
 	r.create(elsewhere, "https://example.com/", time.Hour)
 	// The other instance drew the very alias that this one was asked for.
 	row := r.Rows(r.Links)[0]
@@ -866,9 +771,7 @@ func TestAnExpiryRowThatIsThereMakesItsAliasTaken(t *testing.T) {
 func TestTablesAreMadeWhenTheyAreMissing(t *testing.T) {
 	r := newRig(t)
 	s, err := storage.Open(r.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := s.Get(ctx, "nobody"); !errors.Is(err, link.ErrNotFound) {
 		t.Errorf("before there is a table: %v", err)
 	}
@@ -892,9 +795,7 @@ func TestTablesAreMadeWhenTheyAreMissing(t *testing.T) {
 func TestATableThatIsBeingDeleted(t *testing.T) {
 	r := newRig(t)
 	s, err := storage.Open(r.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, operation := range []string{"CreateTable", ""} { // "": calls for its rows, too
 		r.proxy.Before(faultproxy.On(operation, "", faultproxy.BeingDeleted))
 		if _, err := s.Get(ctx, "nobody"); !errors.Is(err, link.ErrUnavailable) ||
@@ -917,9 +818,7 @@ func TestNobodyWaitsLongerForATableThanForARow(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s, err := storage.Open(r.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.proxy.Before(faultproxy.On("CreateTable", "", faultproxy.Freeze))
 	var all sync.WaitGroup
 	for i := range 3 {
@@ -940,9 +839,7 @@ func TestNobodyWaitsLongerForATableThanForARow(t *testing.T) {
 func TestCheck(t *testing.T) {
 	r := newRig(t)
 	s := r.open(nil)
-	if err := s.Ping(ctx); err != nil {
-		t.Error(err)
-	}
+	should(t, s.Ping(ctx))
 	r.proxy.Before(faultproxy.On("", r.Index, faultproxy.Refuse))
 	if err := s.Ping(ctx); !errors.Is(err, link.ErrUnavailable) {
 		t.Errorf("one table fails: %v", err)

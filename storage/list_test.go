@@ -18,8 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"tiney/internal/link"
 	"tiney/internal/testing/azurite"
 	"tiney/internal/testing/faultproxy"
@@ -31,20 +29,16 @@ import (
 // first.
 func (r *rig) owned(owner string, count int) (aliases []link.Name) {
 	r.t.Helper()
-	var writes errgroup.Group
-	writes.SetLimit(32)
+	var links, owners []rawtables.Entity
 	for i := range count {
 		l := link.Link{Name: link.Name(fmt.Sprintf("%s-%04d", owner, i)), Owner: owner,
 			Title: fmt.Sprint(i), CreatedAt: r.clock.Now().Add(-time.Duration(i/2) * time.Second)}
 		l.LongURL = "https://example.com/" + string(l.Name)
 		aliases = append(aliases, l.Name)
-		writes.Go(func() error {
-			r.Put(r.Links, rawtables.Link(l))
-			r.Put(r.Owners, rawtables.Owner(l))
-			return nil
-		})
+		links, owners = append(links, rawtables.Link(l)), append(owners, rawtables.Owner(l))
 	}
-	_ = writes.Wait()
+	r.PutAll(r.Links, links)
+	r.PutAll(r.Owners, owners)
 	r.proxy.Reset()
 	return aliases
 }
@@ -269,9 +263,7 @@ func TestListHasLinksAsTheyAre(t *testing.T) {
 			want.ExpiresAt = time.Time{}
 		}
 		l, _, err := s.Create(ctx, want, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := other.Get(ctx, l.Name); err != nil {
 			t.Fatal(err)
 		}
@@ -279,9 +271,7 @@ func TestListHasLinksAsTheyAre(t *testing.T) {
 			l.DeletedAt = r.clock.Now()
 			return l, nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got, next, err := other.List(ctx, owner, "", 50, all)
 		if err != nil || next != "" || len(got) != 1 || got[0].Version != edited.Version ||
 			got[0].DeletedAt.IsZero() || got[0].Title != want.Title ||
@@ -472,9 +462,7 @@ func TestListWhileALinkIsMade(t *testing.T) {
 	want := r.want("https://example.com/", time.Hour)
 	want.Owner = "ann"
 	l, _, err := s.Create(ctx, want, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.proxy.Reset()
 	r.clock.Advance(2 * time.Hour)
 	if links, _, err := other.List(ctx, "ann", "", 50, all); err != nil || len(links) != 1 ||

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -53,6 +52,22 @@ var ctx = faultproxy.Patient(hasty)
 // hasty leaves the tries as the product has them, for tests in which they have to run out of time.
 var hasty = context.Background()
 
+// must ends a test that cannot go on after an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// should fails a test that can go on after an error.
+func should(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // slack is what a slow machine may take longer than the clock says. What is really late here is
 // later than that: it waits for what nobody responds to, until the connection's own limit of ten
 // seconds ends it.
@@ -74,15 +89,16 @@ type rig struct {
 	*rawtables.Tables // around the proxy
 }
 
-// leftLog counts these.
-type leftLog struct {
+// logged counts how often a message is logged.
+type logged struct {
 	slog.Handler
-	left *atomic.Int64
+	message string
+	times   *atomic.Int64
 }
 
-func (l leftLog) Handle(ctx context.Context, line slog.Record) error {
-	if strings.Contains(line.Message, telemetry.LogCreateTooLate) {
-		l.left.Add(1)
+func (l logged) Handle(ctx context.Context, line slog.Record) error {
+	if line.Message == l.message {
+		l.times.Add(1)
 	}
 	return l.Handler.Handle(ctx, line)
 }
@@ -158,7 +174,8 @@ func newRigAt(t testing.TB, where place) *rig {
 		Reap:        storage.ReapConfig{PageSize: 1000, Pause: time.Millisecond},
 		Clicks:      counts.Settings{KeepDays: keepDays},
 		Now:         r.clock.Now, Random: rand.Reader,
-		Log: slog.New(leftLog{slog.NewTextHandler(t.Output(), nil), &r.left}), Metrics: r.metrics,
+		Log: slog.New(logged{slog.NewTextHandler(t.Output(), nil), telemetry.LogCreateTooLate,
+			&r.left}), Metrics: r.metrics,
 	}
 	return r
 }
@@ -166,9 +183,7 @@ func newRigAt(t testing.TB, where place) *rig {
 // through opens tables through a proxy.
 func (r *rig) through(p *faultproxy.Proxy) func(name string) table.Table {
 	open, err := p.Open()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	return open
 }
 
@@ -201,19 +216,24 @@ func (r *rig) meet(n int, dies bool, do func()) {
 	})
 }
 
+// ended waits for calls that are late, lets all calls through from now on, and returns those that
+// were made until it was called.
+func (r *rig) ended() []faultproxy.Call {
+	calls := r.proxy.Calls()
+	r.proxy.Wait()
+	r.proxy.Reset()
+	return calls
+}
+
 // connect opens the tables of an account, whose calls are reported to sender, if that is not nil.
 func connect(t testing.TB, connectionString string,
 	sender *telemetry.Sender) func(name string) table.Table {
 	t.Helper()
 	c, err := table.ParseConnection(func(string) string { return connectionString },
 		table.TableService, "X")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	service, err := table.Open(c, sender)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return service.Table
 }
 
@@ -227,13 +247,9 @@ func (r *rig) open(cache *storage.CacheConfig) *storage.Links {
 	config := r.config
 	config.Cache = cache
 	s, err := storage.Open(config)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	for _, start := range []func(context.Context) error{s.EnsureTables, s.Blocked.Read} {
-		if err := start(ctx); err != nil {
-			r.t.Fatal(err)
-		}
+		must(r.t, start(ctx))
 	}
 	r.proxy.Reset()
 	return s
@@ -243,9 +259,7 @@ func (r *rig) open(cache *storage.CacheConfig) *storage.Links {
 func (r *rig) instance() *storage.Links {
 	r.t.Helper()
 	s, err := storage.Open(r.config)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	return s
 }
 

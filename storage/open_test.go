@@ -63,14 +63,12 @@ type opens struct {
 
 func (r *rig) opens() opens {
 	r.t.Helper()
-	for _, row := range r.Rows(r.Links) {
-		if row["RowKey"] == "one" {
-			return opens{row["MaxOpens"], row["OpensLeft"], row["OpenId"], row["ExpiresAtUtc"],
-				row["ExpiresAtUtcKept"]}
-		}
+	row := r.row(r.Links, "on", "one")
+	if row == nil {
+		r.t.Fatal("there is no link")
 	}
-	r.t.Fatal("there is no link")
-	return opens{}
+	return opens{row["MaxOpens"], row["OpensLeft"], row["OpenId"], row["ExpiresAtUtc"],
+		row["ExpiresAtUtcKept"]}
 }
 
 func (r *rig) wantLeft(want float64) {
@@ -82,21 +80,12 @@ func (r *rig) wantLeft(want float64) {
 
 // leads reports whether an expiry row of the link "one" is due at a time.
 func (r *rig) leads(at time.Time) bool {
-	want := rawtables.Due("one", at)
-	return slices.ContainsFunc(r.Rows(r.Expiry), func(row rawtables.Entity) bool {
-		return row["PartitionKey"] == want["PartitionKey"] && row["RowKey"] == want["RowKey"]
-	})
+	due := rawtables.Due("one", at)
+	return r.row(r.Expiry, due["PartitionKey"].(string), due["RowKey"].(string)) != nil
 }
 
 // soon is when the expiry row of a last opening is due.
 func (r *rig) soon() time.Time { return r.clock.Now().Add(2*time.Minute + time.Second) }
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // onNth returns a function for Before that does something at the nth call of an operation on a
 // table, and a fault to that call.
@@ -116,6 +105,33 @@ func onNth(n int64, operation, table string, fault faultproxy.Fault,
 
 // updateEntity is a merge, a replacement or an upsert.
 const updateEntity = "UpdateEntity"
+
+// onFirstWrite lets the first write of the link meet a fault, and does something before its retry,
+// unless that is nil.
+func (r *rig) onFirstWrite(fault faultproxy.Fault, meanwhile doing, other *storage.Links) {
+	lost := false
+	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+		switch {
+		case c.Operation != updateEntity || c.Target != r.Links:
+		case !lost:
+			lost = true
+			return fault
+		case meanwhile != nil:
+			must(r.t, meanwhile(ctx, r, other))
+			meanwhile = nil
+		}
+		return faultproxy.None
+	})
+}
+
+// wantUnknown checks the error of what has lost a response. It is nil unless nobody can know what
+// came of it.
+func (r *rig) wantUnknown(unknown bool, err error) {
+	r.t.Helper()
+	if unknown != errors.Is(err, link.ErrUnavailable) || !unknown && err != nil {
+		r.t.Errorf("got %v", err)
+	}
+}
 
 func TestOpeningsAtOnce(t *testing.T) {
 	t.Parallel()
@@ -330,24 +346,9 @@ func TestAnOpeningWhoseResponseIsLost(t *testing.T) {
 				r, other := newCrashRig(t)
 				there("a", url1, time.Hour, setMaxOpens(n+2), times(2, openOne))(r, other)
 				s := r.instance()
-				lost := false
-				r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-					switch {
-					case c.Operation != updateEntity || c.Target != r.Links:
-					case !lost:
-						lost = true
-						return test.fault
-					case test.meanwhile != nil:
-						must(t, test.meanwhile(ctx, r, other))
-						test.meanwhile = nil
-					}
-					return faultproxy.None
-				})
-				err := openOne(ctx, r, s)
+				r.onFirstWrite(test.fault, test.meanwhile, other)
+				r.wantUnknown(test.unknown, openOne(ctx, r, s))
 				r.proxy.Reset()
-				if test.unknown != errors.Is(err, link.ErrUnavailable) || !test.unknown && err != nil {
-					t.Errorf("got %v", err)
-				}
 				if got := r.opens(); test.taken > 0 && got.left != float64(n)-test.taken {
 					t.Errorf("%v are left of %d", got.left, n)
 				}
@@ -375,24 +376,9 @@ func TestASettingWhoseResponseIsLost(t *testing.T) {
 			t.Parallel()
 			r, other := newCrashRig(t)
 			there("a", url1, time.Hour, setMaxOpens(1), openOne)(r, other)
-			lost := false
-			r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-				switch {
-				case c.Operation != updateEntity || c.Target != r.Links:
-				case !lost:
-					lost = true
-					return faultproxy.DropResponse
-				case test.meanwhile != nil:
-					must(t, test.meanwhile(ctx, r, other))
-					test.meanwhile = nil
-				}
-				return faultproxy.None
-			})
-			err := setMaxOpens(2)(ctx, r, r.instance())
+			r.onFirstWrite(faultproxy.DropResponse, test.meanwhile, other)
+			r.wantUnknown(test.unknown, setMaxOpens(2)(ctx, r, r.instance()))
 			r.proxy.Reset()
-			if test.unknown != errors.Is(err, link.ErrUnavailable) || !test.unknown && err != nil {
-				t.Errorf("got %v", err)
-			}
 			r.wantLeft(test.left)
 			r.endAll(other)
 		})
@@ -468,10 +454,7 @@ func TestALastOpeningThatStoodStill(t *testing.T) {
 				err := openOne(ctx, r, r.instance())
 				return func() {
 					r.proxy.Reset()
-					if test.unknown != errors.Is(err, link.ErrUnavailable) ||
-						!test.unknown && err != nil {
-						t.Errorf("got %v", err)
-					}
+					r.wantUnknown(test.unknown, err)
 					if r.wantLeft(0); !r.leads(r.soon()) {
 						t.Errorf("its expiry rows are %v", r.Rows(r.Expiry))
 					}
@@ -516,9 +499,7 @@ func TestOpeningsTakeTurns(t *testing.T) {
 	var done atomic.Int64
 	start := func(do doing) {
 		all.Go(func() {
-			if err := do(ctx, r, s); err != nil {
-				t.Error(err)
-			}
+			should(t, do(ctx, r, s))
 			done.Add(1)
 		})
 	}
@@ -600,7 +581,7 @@ func TestOpeningsThatCross(t *testing.T) {
 							}
 							return openedOr(err)
 						}
-						atEachCall(dies, func(n int) []faultproxy.Call {
+						r.atEachCall(dies, func(n int) []faultproxy.Call {
 							s := r.instance()
 							opened = 0
 							there("a", url1, 5*time.Hour, setMaxOpens(first.n))(r, other)
@@ -608,9 +589,7 @@ func TestOpeningsThatCross(t *testing.T) {
 							r.meet(n, dies, func() { secondErr = second.do(count)(ctx, r, other) })
 							begun := time.Now()
 							err := first.do(count)(lifeOf(dies), r, s)
-							calls := r.proxy.Calls()
-							r.proxy.Wait()
-							r.proxy.Reset()
+							calls := r.ended()
 							for i, err := range []error{err, secondErr} {
 								stood := secondName == "a reaper" && errors.Is(err, link.ErrUnavailable)
 								if !(dies && i == 0) && !isOne(err, either) && !stood &&
@@ -650,9 +629,6 @@ func TestOpeningsThatCross(t *testing.T) {
 								t.Errorf("not reaped: %v", row)
 							}
 							r.endAll(other)
-							if t.Failed() {
-								t.Fatalf("they met at call %d of %v", n, calls)
-							}
 							return calls
 						})
 					})

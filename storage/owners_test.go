@@ -84,9 +84,7 @@ func TestStorageCallsOfOwnersOperations(t *testing.T) {
 			s := r.open(nil)
 			r.begin(test.operation, r.other())
 			got := r.calls(func() {
-				if err := test.do(ctx, r, s); err != nil {
-					t.Error(err)
-				}
+				should(t, test.do(ctx, r, s))
 			})
 			// what a run of the reaper costs whatever is due
 			got = slices.DeleteFunc(got, func(c string) bool {
@@ -234,23 +232,18 @@ func TestAnEditWhoseResponseIsLostIsDoneOnce(t *testing.T) {
 			r := newRig(t)
 			s := r.open(withCache)
 			there("a", url1, time.Hour)(r, s)
-			r.proxy.Reset()
-			var lost atomic.Bool
-			r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-				if c.Operation == "UpdateEntity" && c.Target == r.Links && !lost.Swap(true) {
-					return faultproxy.DropResponse
-				}
-				return faultproxy.None
-			})
-			calls := 0
+			calls, lost := 0, false
+			r.proxy.Before(onNth(1, updateEntity, r.Links, faultproxy.DropResponse, func() {
+				lost = true
+			}))
 			l, err := s.Edit(ctx, "one", once, func(l link.Link) (link.Link, error) {
 				calls++
 				l.Title += "+"
 				return l, nil
 			})
-			if err != nil || l.Title != "+" || calls != 1 || !lost.Load() {
+			if err != nil || l.Title != "+" || calls != 1 || !lost {
 				t.Errorf("got %+v, %v, change was called %d times, a response lost: %t", l, err,
-					calls, lost.Load())
+					calls, lost)
 			}
 			if again, err := s.Read(ctx, "one"); err != nil || again.Title != "+" ||
 				again.Version != l.Version {
@@ -303,18 +296,16 @@ func TestClaimsOfTwoOwnersAtOnce(t *testing.T) {
 	}
 	claimed := map[string]int{}
 	var mu sync.Mutex
-	var all sync.WaitGroup
+	var both sync.WaitGroup
 	for _, owner := range []string{"a", "b"} {
-		all.Go(func() {
+		both.Go(func() {
 			errs, err := editAll(ctx, s, aliases, func(_ int, l link.Link) (link.Link, error) {
 				if l.Owner != "" {
 					return l, errNotMine
 				}
 				return l.Claimed(link.Actor{By: owner}, owner, false, r.clock.Now()), nil
 			})
-			if err != nil {
-				t.Error(err)
-			}
+			should(t, err)
 			mu.Lock()
 			defer mu.Unlock()
 			for i, err := range errs {
@@ -326,13 +317,12 @@ func TestClaimsOfTwoOwnersAtOnce(t *testing.T) {
 			}
 		})
 	}
-	all.Wait()
+	both.Wait()
 	if claimed["a"]+claimed["b"] != 20 {
 		t.Errorf("claimed: %v, want 20", claimed)
 	}
 	for owner, n := range claimed {
-		if links, _, err := s.List(ctx, owner, "",
-			100, func(link.Link) bool { return true }); err != nil || len(links) != n {
+		if links, _, err := s.List(ctx, owner, "", 100, all); err != nil || len(links) != n {
 			t.Errorf("%s has claimed %d, and is listed %d, %v", owner, n, len(links), err)
 		}
 	}
@@ -430,9 +420,7 @@ func TestRowsOfTheVersionBeforeOwners(t *testing.T) {
 					r.Put(table, row)
 				}
 			}
-			if err := op.do(ctx, r, s); err != nil {
-				t.Error(err)
-			}
+			should(t, op.do(ctx, r, s))
 			r.endAll(s)
 		})
 	}
@@ -547,13 +535,9 @@ func TestKeepTimesThatAreChanged(t *testing.T) {
 			s := with(r, 7*dayLong, 30*dayLong)
 			r.open(nil)
 			there("a", url1, 0, deleteOne)(r, s)
-			if err := create("b", "two", url2, time.Hour)(ctx, r, s); err != nil {
-				t.Fatal(err)
-			}
+			must(t, create("b", "two", url2, time.Hour)(ctx, r, s))
 			r.clock.Advance(time.Hour)
-			if err := reap(ctx, r, s); err != nil {
-				t.Error(err)
-			}
+			should(t, reap(ctx, r, s))
 			deletedAt := r.clock.Now().Add(-time.Hour)
 			s = with(r, test.deleted, test.tombstone)
 			// states of the link that was deleted, and of the tombstone, after a reaper at this
@@ -561,9 +545,7 @@ func TestKeepTimesThatAreChanged(t *testing.T) {
 			for _, at := range []time.Duration{7 * dayLong, 10 * dayLong, 30 * dayLong,
 				60 * dayLong, 70 * dayLong} {
 				r.clock.Advance(deletedAt.Add(at).Add(time.Hour).Sub(r.clock.Now()))
-				if err := reap(ctx, r, s); err != nil {
-					t.Error(err)
-				}
+				should(t, reap(ctx, r, s))
 				one, err := s.Get(ctx, "one")
 				want := link.ErrNotFound
 				if at < test.deleted+test.tombstone {

@@ -78,7 +78,7 @@ func TestEachPair(t *testing.T) {
 					p := &pair{r, other, op, do, ofOpenings(name)}
 					serial := p.serial()
 					for _, how := range meetings {
-						atEachCall(how == dies, func(n int) []faultproxy.Call {
+						r.atEachCall(how == dies, func(n int) []faultproxy.Call {
 							plays.Add(1)
 							return p.meet(how, n, serial)
 						})
@@ -147,17 +147,10 @@ func (p *pair) end(first, second error) outcome {
 	p.proxy.Reset()
 	for range 2 {
 		p.clock.Advance(10 * time.Minute)
-		if err := reap(ctx, p.rig, p.other); err != nil {
-			p.t.Error(err)
-		}
+		should(p.t, reap(ctx, p.rig, p.other))
 	}
 	p.clock.Advance(2 * time.Hour) // lists delete what leads nowhere
-	for _, owner := range []string{"a", "b"} {
-		_, _, err := p.other.List(ctx, owner, "", 1000, func(link.Link) bool { return true })
-		if err != nil {
-			p.t.Error(err)
-		}
-	}
+	should(p.t, both(list("a"), list("b"))(ctx, p.rig, p.other))
 	o := p.left()
 	o.first, o.second = fmt.Sprint(first), fmt.Sprint(second)
 	p.endAll(p.other)

@@ -59,8 +59,7 @@ func TestRunsCountAtMostOnce(t *testing.T) {
 				r.proxy.Before(way.fault(n))
 				s.Reaps.Record(lifeOf(way.dies), run)
 				met = len(r.proxy.Calls()) >= n
-				r.proxy.Wait()
-				r.proxy.Reset()
+				r.ended()
 				if got, err := other.Reaps.Stats(ctx); err != nil {
 					t.Fatal(err)
 				} else if got.Successful+got.Failed > want.Successful+want.Failed {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -30,7 +29,7 @@ func newTwoRegions(t *testing.T, other place) twoRegions {
 	r := newRig(t)
 	r.Make()
 	second := other.newProxy()
-	copies := rawtables.On(t, other.direct, strings.TrimSuffix(r.Links, "ShortUrls"))
+	copies := rawtables.On(t, other.direct, r.prefix())
 	copies.Make()
 	r.config.OpenCopy = r.through(second)
 	return twoRegions{r, second, copies}
@@ -46,9 +45,7 @@ func TestSecondary(t *testing.T) {
 	other := newMemory(time.Now)
 	if !*inMemory {
 		server, err := azurite.StartAnywhere(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(server.Stop)
 		other = newAzurite(t, server.Ports)
 	}

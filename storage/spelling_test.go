@@ -90,7 +90,7 @@ func TestDomainsAreApart(t *testing.T) {
 			t.Errorf("%s: %+v, %v", l.Name, got, err)
 		}
 	}
-	listed, _, err := s.List(ctx, "ann", "", 100, func(link.Link) bool { return true })
+	listed, _, err := s.List(ctx, "ann", "", 100, all)
 	if err != nil || len(listed) != len(links) {
 		t.Errorf("%d links are listed, %v", len(listed), err)
 	}
@@ -109,9 +109,7 @@ func TestSpellings(t *testing.T) {
 	make := func(s *storage.Links, alias string, url string) (link.Link, error) {
 		rules := link.Rules{AnyCase: s != old, DefaultTTL: time.Hour, MaxTTL: time.Hour}
 		want, err := rules.New(link.Wish{LongURL: url, Owner: "ann", Alias: &alias}, r.clock.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		l, _, err := s.Create(ctx, want, "")
 		return l, err
 	}

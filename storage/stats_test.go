@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"tiney/internal/clicks"
 	"tiney/internal/link"
 	"tiney/internal/testing/faultproxy"
@@ -49,9 +47,7 @@ func visit(at time.Time, visitor byte) clicks.Click {
 // flush writes what a process has counted.
 func (r *rig) flush(s *storage.Links) {
 	r.t.Helper()
-	if err := patiently(func() error { return s.Clicks.Flush(ctx) }); err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, patiently(func() error { return s.Clicks.Flush(ctx) }))
 }
 
 // clickRow is a row of a day, as another program would write it.
@@ -83,23 +79,10 @@ func totalsRow(name string, through, from clicks.Day, n int64) rawtables.Entity 
 	return e
 }
 
-// putAll writes rows that are not there.
-func (r *rig) putAll(table string, rows []rawtables.Entity) {
-	r.t.Helper()
-	var all errgroup.Group
-	all.SetLimit(16)
-	for _, e := range rows {
-		all.Go(func() error { r.Put(table, e); return nil })
-	}
-	_ = all.Wait()
-}
-
 func (r *rig) days(s *storage.Links, l link.Link, from, to clicks.Day) []clicks.Count {
 	r.t.Helper()
 	days, err := s.Clicks.Days(ctx, l, from, to)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	return days
 }
 
@@ -220,18 +203,14 @@ func TestRowsOfStrangers(t *testing.T) {
 func (r *rig) totals(s *storage.Links, links ...link.Link) []clicks.Total {
 	r.t.Helper()
 	totals, err := s.Clicks.Totals(ctx, links)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	return totals
 }
 
 func (r *rig) service(s *storage.Links) clicks.Total {
 	r.t.Helper()
 	total, err := s.Clicks.Service(ctx)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	return total
 }
 
@@ -253,7 +232,7 @@ func TestTotalsOfLinks(t *testing.T) {
 	}
 	r.putClick(today-1, "damaged", "p", 1, nil)
 	r.putClick(today, "damaged", "p", -1, nil)
-	r.putAll(r.ClickTotals, []rawtables.Entity{
+	r.PutAll(r.ClickTotals, []rawtables.Entity{
 		totalsRow(clicks.All, today-2, 0, 500_000),
 		totalsRow("rolled", today-2, 0, 70_000),
 		totalsRow("ahead", today-1, today-9, 80_000),
@@ -503,9 +482,7 @@ func TestStatisticsWithoutTheFirstCaller(t *testing.T) {
 	got := make(chan clicks.Total, 1)
 	go func() {
 		total, err := s.Clicks.Service(ctx)
-		if err != nil {
-			t.Error(err)
-		}
+		should(t, err)
 		got <- total
 	}()
 	leave()
@@ -545,7 +522,7 @@ func (r *rig) putBusyDays(from clicks.Day) {
 				}))
 		}
 		r.PutClicks(day.Start())
-		r.putAll(r.Day(day.Start()), rows)
+		r.PutAll(r.Day(day.Start()), rows)
 	}
 }
 
@@ -583,7 +560,7 @@ func TestDaysInPages(t *testing.T) {
 			rawtables.Entity{"Referrers": `{"a.example":1}`}))
 	}
 	r.PutClicks(r.clock.Now())
-	r.putAll(r.Day(r.clock.Now()), rows)
+	r.PutAll(r.Day(r.clock.Now()), rows)
 	s := r.instance()
 	r.proxy.Reset()
 	day := r.days(s, link.Link{Name: "ab"}, r.today(), r.today())[0]

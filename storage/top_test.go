@@ -21,9 +21,7 @@ import (
 func (r *rig) top(s *storage.Links, owner string, window clicks.Window, limit int) string {
 	r.t.Helper()
 	links, counts, _, err := s.Clicks.Top(ctx, owner, nil, window, limit)
-	if err != nil {
-		r.t.Error(err)
-	}
+	should(r.t, err)
 	var all []string
 	for i, l := range links {
 		if l.LongURL != "https://example.com/"+string(l.Name) {
@@ -126,9 +124,7 @@ func TestTopLinks(t *testing.T) {
 		for _, a := range []link.Name{"edge", "again", "deleted", "fresh", "bots", "old",
 			"steady"} {
 			l, err := s.Read(ctx, a)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			some = append(some, l)
 		}
 		for window, want := range map[clicks.Window]string{
@@ -145,9 +141,7 @@ func TestTopLinks(t *testing.T) {
 				t.Errorf("%s: in %s: got %s, %v, want %s", when, window, got, err, want)
 			}
 		}
-		if err := rollUp(ctx, r, s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rollUp(ctx, r, s))
 	}
 	if days, _ := r.ClickTables(); len(days) != 2 {
 		t.Errorf("these days were not rolled up: %v", days)

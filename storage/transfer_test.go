@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func TestALinkIsAlwaysInItsOwnersList(t *testing.T) {
 		"reaper, there":   {guarded, reap, both(transfer("a"), transfer("b"))},
 	} {
 		for _, dies := range []bool{false, true} {
-			t.Run(name, func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, dies: %t", name, dies), func(t *testing.T) {
 				t.Parallel()
 				clock := testutil.NewClock()
 				r := newRigAt(t, newMemory(clock.Now))
@@ -46,15 +47,13 @@ func TestALinkIsAlwaysInItsOwnersList(t *testing.T) {
 				r.leaveTombstones(teststore.TombstoneKeep)
 				r.Make()
 				other := r.other()
-				atEachCall(dies, func(n int) []faultproxy.Call {
+				r.atEachCall(dies, func(n int) []faultproxy.Call {
 					s := r.instance()
 					c.before(r, other)
 					r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
 						r.wantListed()
 						if call.N == n {
-							if err := c.second(ctx, r, other); err != nil {
-								t.Error(err)
-							}
+							should(t, c.second(ctx, r, other))
 							r.wantListed()
 						}
 						if dies && call.N >= n {
@@ -71,16 +70,11 @@ func TestALinkIsAlwaysInItsOwnersList(t *testing.T) {
 					// A guard is due, and after that, lists delete what leads nowhere.
 					for _, do := range []doing{later(10 * time.Minute), reap, later(2 * time.Hour),
 						list("a"), list("b"), list("c")} {
-						if err := do(ctx, r, other); err != nil {
-							t.Error(err)
-						}
+						should(t, do(ctx, r, other))
 						r.wantListed()
 					}
 					if rows := r.Rows(r.Owners); len(rows) != 1 {
 						t.Errorf("left %v", rows)
-					}
-					if t.Failed() {
-						t.Fatalf("dies: %t, at call %d of %v", dies, n, calls)
 					}
 					r.endAll(other)
 					return calls
@@ -108,38 +102,30 @@ func (r *rig) wantListed() {
 func TestAnExpiredLinkThatChangesHandsWhileItIsReaped(t *testing.T) {
 	t.Parallel()
 	r, other := newCrashRig(t)
-	for first, met := 1, true; met; first++ {
-		met = false
-		for second, both := 1, true; both; second++ {
-			both = false
-			there("a", url1, time.Hour, later(time.Hour))(r, other)
-			r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
-				to := ""
-				switch call.N {
-				case first:
-					met, to = true, "b"
-				case first + second:
-					both, to = true, "a"
-				}
-				if to != "" {
-					if err := transfer(to)(ctx, r, other); err != nil &&
-						!errors.Is(err, link.ErrNotFound) {
-						t.Error(err)
-					}
-				}
-				return faultproxy.None
-			})
-			if err := reap(ctx, r, r.instance()); err != nil {
-				t.Error(err)
+	r.atEachTwoCalls(func(first, second int) (one, two bool) {
+		there("a", url1, time.Hour, later(time.Hour))(r, other)
+		r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
+			to := ""
+			switch call.N {
+			case first:
+				one, to = true, "b"
+			case first + second:
+				two, to = true, "a"
 			}
-			r.proxy.Reset()
-			r.wantListed()
-			r.endAll(other)
-			if t.Failed() {
-				t.Fatalf("they met at calls %d and %d", first, second)
+			if to != "" {
+				if err := transfer(to)(ctx, r, other); err != nil &&
+					!errors.Is(err, link.ErrNotFound) {
+					t.Error(err)
+				}
 			}
-		}
-	}
+			return faultproxy.None
+		})
+		should(t, reap(ctx, r, r.instance()))
+		r.proxy.Reset()
+		r.wantListed()
+		r.endAll(other)
+		return one, two
+	})
 }
 
 // A transfer that nothing disturbs leaves no row in the former owner's list.
@@ -147,9 +133,7 @@ func TestATransferTakesTheFormerRow(t *testing.T) {
 	t.Parallel()
 	r, s := newCrashRig(t)
 	there("a", url1, 0)(r, s)
-	if err := transfer("b")(ctx, r, s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, transfer("b")(ctx, r, s))
 	if rows := r.Rows(r.Owners); len(rows) != 1 {
 		t.Errorf("left %v", rows)
 	}
@@ -161,63 +145,95 @@ func TestATransferTakesTheFormerRow(t *testing.T) {
 func TestTwoReapersAndAnImport(t *testing.T) {
 	t.Parallel()
 	for _, days := range []time.Duration{0, 30} {
-		r := newRig(t)
-		r.config.TombstoneFor = days * dayLong
-		r.Make()
-		other := r.other()
-		way := r.newProxy()
-		through := r.config.Open
-		r.config.Open = r.through(way)
-		importer := r.instance()
-		r.config.Open = through
-		for n, met := 1, true; met; n++ {
-			for m, rests := 1, true; rests; m++ {
-				r.Remove()
-				r.Make()
+		t.Run(fmt.Sprintf("tombstones for %d days", days), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.config.TombstoneFor = days * dayLong
+			r.Make()
+			other, i := r.other(), newRestingImport(r)
+			i.atEachTwoCalls(func(n, m int) (met bool) {
 				l := r.wish("a", "one", url1, time.Hour)
 				r.PutLink(l)
 				r.clock.Advance(2*time.Hour + days*dayLong) // its tombstone would be over, too
 				l.ExpiresAt = time.Time{}
-				met, rests = false, false
-				resting, reaped, done := make(chan bool), make(chan bool), make(chan bool)
-				way.Before(func(c faultproxy.Call) faultproxy.Fault {
-					if c.N == m {
-						close(resting)
-						<-reaped
-					}
-					return faultproxy.None
-				})
-				r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-					if c.N == n {
-						met = true
-						_, _ = other.Reap(ctx)
-						go func() {
-							defer close(done)
-							importPatiently(importer, []link.Link{l})
-						}()
-						select {
-						case <-resting:
-							rests = true
-						case <-done:
-						}
-					}
-					return faultproxy.None
+				r.meet(n, false, func() {
+					met = true
+					_, _ = other.Reap(ctx)
+					i.begin(l, m)
 				})
 				_, _ = r.instance().Reap(ctx)
-				close(reaped)
-				if met {
-					<-done
-				}
-				r.proxy.Reset()
-				way.Reset()
+				i.end()
 				r.wantListed()
-				if t.Failed() {
-					t.Fatalf("tombstones of %d days: at call %d of the reaper, and %d of the import",
-						days, n, m)
-				}
-			}
-		}
+				return met
+			})
+		})
 	}
+}
+
+// restingImport is the import of a link by an instance of its own, which rests before one of its
+// calls.
+type restingImport struct {
+	r        *rig
+	proxy    *faultproxy.Proxy
+	importer *storage.Links
+
+	rests      bool          // the call was made
+	goOn, done chan struct{} // done is nil if the import has not begun
+}
+
+func newRestingImport(r *rig) *restingImport {
+	i := &restingImport{r: r, proxy: r.newProxy()}
+	through := r.config.Open
+	r.config.Open = r.through(i.proxy)
+	i.importer = r.instance()
+	r.config.Open = through
+	return i
+}
+
+// begin begins the import of a link, and returns when it rests before its nth call, or is done.
+func (i *restingImport) begin(l link.Link, n int) {
+	resting := make(chan struct{})
+	i.done = make(chan struct{})
+	i.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+		if c.N == n {
+			close(resting)
+			<-i.goOn
+		}
+		return faultproxy.None
+	})
+	go func() {
+		defer close(i.done)
+		importPatiently(i.importer, []link.Link{l})
+	}()
+	select {
+	case <-resting:
+		i.rests = true
+	case <-i.done:
+	}
+}
+
+// end lets the import go on, and waits until it is done.
+func (i *restingImport) end() {
+	close(i.goOn)
+	if i.done != nil {
+		<-i.done
+	}
+	i.r.proxy.Reset()
+	i.proxy.Reset()
+}
+
+// atEachTwoCalls plays what happens on empty tables if the import begins right before a process's
+// nth call, and rests before its own mth call, for each two of their calls. play reports whether
+// the process has made its call.
+func (i *restingImport) atEachTwoCalls(play func(n, m int) (met bool)) {
+	i.r.t.Helper()
+	i.r.atEachTwoCalls(func(n, m int) (met, rests bool) {
+		i.r.Remove()
+		i.r.Make()
+		i.rests, i.goOn, i.done = false, make(chan struct{}), nil
+		met = play(n, m)
+		return met, i.rests
+	})
 }
 
 // The history of links, links that change hands, and links that an admin took down.
@@ -354,13 +370,7 @@ func testOthers(t *testing.T, start starter) {
 					!disable && !errors.Is(err, link.ErrLocked) {
 					t.Errorf("an import of what was taken down: %v", err)
 				}
-				if _, err := s.Edit(t.Context(), elsewhere.Name, false,
-					func(l link.Link) (link.Link, error) {
-						l.LongURL = url
-						return l, nil
-					}); err != nil {
-					t.Errorf("an edit: %v", err)
-				}
+				s.edit(t, elsewhere.Name, func(l *link.Link) { l.LongURL = url })
 				if l, err := s.Read(t.Context(), down.Name); err != nil || !l.Locked {
 					t.Errorf("it is %+v, %v", l, err)
 				}

@@ -106,10 +106,21 @@ func (s *way) create(t *testing.T, want link.Link) link.Link {
 func (s *way) of(t *testing.T, want link.Link) link.Name {
 	t.Helper()
 	l, _, err := s.Create(t.Context(), want, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return l.Name
+}
+
+// edit applies a change that must succeed.
+func (s *way) edit(t *testing.T, a link.Name, change func(*link.Link)) link.Link {
+	t.Helper()
+	l, err := s.Edit(t.Context(), a, false, func(l link.Link) (link.Link, error) {
+		change(&l)
+		return l, nil
+	})
+	if err != nil {
+		t.Fatalf("editing %s: %v", a, err)
+	}
+	return l
 }
 
 // owned returns a link with an owner.

@@ -164,14 +164,6 @@ func TestLockNeedsItsContainerOnly(t *testing.T) {
 	}
 }
 
-func TestMakingALockThatIsHeld(t *testing.T) {
-	proxy := newProxy(t)
-	l := openLock(t, proxy, "made-while-held", nil)
-	if err := l.Do(ctx, l.Ensure); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestLockThatWasBrokenIsGivenBackQuietly(t *testing.T) {
 	proxy := newProxy(t)
 	l := openLock(t, proxy, "broken", nil)

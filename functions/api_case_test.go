@@ -41,16 +41,10 @@ func TestAliasesInAnyCase(t *testing.T) {
 				members(t, w)["alias"] != `"My-Link_9"` {
 				t.Errorf("statistics: %d %s", w.Code, w.Body)
 			}
-			if w := r.as("ann", "DELETE", path, ""); w.Code != 204 {
-				t.Errorf("got %d %s", w.Code, w.Body)
-			}
+			wantStatus(t, r.as("ann", "DELETE", path, ""), 204)
 			wantLink(t, r.as("ann", "POST", path+"/restore", ""), 200, "My-Link_9", domain)
-			if w := r.get(path + "/qr"); w.Code != 200 {
-				t.Errorf("QR code: got %d", w.Code)
-			}
-			if w := r.get("/"+spelled, "Host", domain); w.Code != 302 {
-				t.Errorf("%s: got %d", spelled, w.Code)
-			}
+			wantStatus(t, r.get(path+"/qr"), 200, "QR code")
+			wantStatus(t, r.get("/"+spelled, "Host", domain), 302, spelled)
 			wantLink(t, r.get("/"+spelled+"+", "Host", domain), 200, "My-Link_9", domain)
 			// A choice of the same alias finds it, for its owner and URL.
 			body := `{"longUrl":"https://example.com/%s","domain":"` + domain + `","alias":"` +
@@ -72,11 +66,9 @@ func TestAliasesInAnyCase(t *testing.T) {
 	}
 	w := r.as("ann", "GET", "/api/stats/clicks?alias=MY-LINK_9,my-link_9,my-link_9@go.example,"+
 		"My-Link_9@go.example", "")
-	if got := strings.TrimSpace(w.Body.String()); got != `{"items":[`+
+	wantJSON(t, w, `{"items":[`+
 		`{"alias":"My-Link_9","domain":"tiney.to","clicks":0,"bots":4,"lastClickAtUtc":null},`+
-		`{"alias":"My-Link_9","domain":"go.example","clicks":0,"bots":4,"lastClickAtUtc":null}]}` {
-		t.Errorf("clicks: got %d %s", w.Code, got)
-	}
+		`{"alias":"My-Link_9","domain":"go.example","clicks":0,"bots":4,"lastClickAtUtc":null}]}`)
 	lines, _ := r.exported("ann", "/api/export?domain=tiney.to")
 	if len(lines) != 1 || !strings.HasPrefix(lines[0], `{"alias":"My-Link_9",`) {
 		t.Errorf("exported %q", lines)
@@ -92,11 +84,8 @@ func TestSpellingsInOneCall(t *testing.T) {
 	claims := fmt.Sprintf(`{"claims":[{"alias":"FREE","claimToken":%q},{"alias":"free",`+
 		`"claimToken":%[1]q}]}`, token)
 	w := r.as("ann", "POST", "/api/claims", claims)
-	if got := strings.TrimSpace(w.Body.String()); got != `{"results":[{"alias":"FREE",`+
-		`"domain":"tiney.to","result":"claimed"},{"alias":"free","domain":"tiney.to",`+
-		`"result":"already yours"}]}` {
-		t.Errorf("claims: got %d %s", w.Code, got)
-	}
+	wantJSON(t, w, `{"results":[{"alias":"FREE","domain":"tiney.to","result":"claimed"},`+
+		`{"alias":"free","domain":"tiney.to","result":"already yours"}]}`)
 	made := r.bulk("ann", `{"longUrl":"https://example.com/1","alias":"Bulk"}`,
 		`{"longUrl":"https://example.com/1","alias":"BULK"}`,
 		`{"longUrl":"https://example.com/2","alias":"bulk"}`)
@@ -152,9 +141,7 @@ func TestOlderAliasesWithCapitals(t *testing.T) {
 		}
 	}
 	wantLink(t, r.as("bob", "GET", "/api/links/old", ""), 200, "oLD", "tiney.to")
-	if w := r.as("ann", "DELETE", "/api/links/Old", ""); w.Code != 204 {
-		t.Errorf("got %d", w.Code)
-	}
+	wantStatus(t, r.as("ann", "DELETE", "/api/links/Old", ""), 204)
 	wantProblem(t, r.get("/Old"), 410, "link-deleted", "")
 	if got := where("OLD"); got != "https://example.com/new" {
 		t.Errorf("the other leads to %s", got)
@@ -177,6 +164,7 @@ func TestCaseInTexts(t *testing.T) {
 	for matters, r := range map[bool]*rig{true: newRig(t), false: newAnyCaseRig(t)} {
 		r.fake.Put(link.Link{Name: "k", LongURL: "https://example.com/", Owner: "ann"})
 		for _, w := range []string{r.get("/nobody").Body.String(), r.get("/a.b").Body.String(),
+			r.get("/no@alias").Body.String(),
 			r.get("/nobody", "Accept", "text/html").Body.String(),
 			r.get("/nobody+").Body.String(),
 			r.as("ann", "GET", "/api/links/nobody", "").Body.String()} {
@@ -189,9 +177,7 @@ func TestCaseInTexts(t *testing.T) {
 		if matters {
 			status = 404
 		}
-		if w := r.get("/K"); w.Code != status {
-			t.Errorf("case matters is %t: got %d", matters, w.Code)
-		}
+		wantStatus(t, r.get("/K"), status, matters)
 		wantProblem(t, r.get("/%E2%84%AA"), 404, "not-found", "") // the Kelvin sign
 		wantProblem(t, r.as("ann", "GET", "/api/links/%E2%84%AA", ""), 404, "not-found", "")
 		wantProblem(t, r.as("ann", "POST", "/api/shorten",

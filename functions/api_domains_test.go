@@ -157,13 +157,9 @@ func TestDomainsOfOwnersOnly(t *testing.T) {
 	for _, domain := range []string{"go.example", "GO.EXAMPLE:8080"} {
 		wantProblem(t, r.shorten(in(domain)), 401, "credentials-missing", "")
 		wantProblem(t, r.as(stranger, "POST", "/api/shorten", in(domain)), 403, "owner-needed", "")
-		if w := r.as("ann", "POST", "/api/shorten", in(domain)); w.Code != 201 {
-			t.Errorf("an owner: got %d %s", w.Code, w.Body)
-		}
+		wantStatus(t, r.as("ann", "POST", "/api/shorten", in(domain)), 201, "an owner")
 	}
-	if w := r.shorten(in("Tiney.to")); w.Code != 201 {
-		t.Errorf("the default domain: got %d %s", w.Code, w.Body)
-	}
+	wantStatus(t, r.shorten(in("Tiney.to")), 201, "the default domain")
 	wantProblem(t, r.shorten(in("other.example")), 400, "domain", "domain")
 }
 
@@ -176,27 +172,19 @@ func TestListDomains(t *testing.T) {
 		`{"domain":"xn--bcher-kva.example","baseUrl":"https://xn--bcher-kva.example",` +
 		`"default":false}]}`
 	for _, who := range []string{"ann", "admin"} {
-		w := r.as(who, "GET", "/api/domains", "", "Host", "go.example")
-		if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want ||
-			w.Header().Get("Cache-Control") != "no-store" {
-			t.Errorf("got %d %s, want %s", w.Code, got, want)
-		}
+		wantJSON(t, r.as(who, "GET", "/api/domains", "", "Host", "go.example"), want)
 	}
 	stranger, _ := claimToken(t)
 	wantProblem(t, r.get("/api/domains"), 401, "credentials-missing", "")
 	wantProblem(t, r.as(stranger, "GET", "/api/domains", ""), 403, "owner-needed", "")
 	wantProblem(t, r.as("ann", "POST", "/api/domains", ""), 405, "method", "")
 	w := newRig(t).as("ann", "GET", "/api/domains", "")
-	if got := strings.TrimSpace(w.Body.String()); got != `{"items":[`+tiney+`]}` {
-		t.Errorf("without further domains: %s", got)
-	}
+	wantJSON(t, w, `{"items":[`+tiney+`]}`)
 	w = newRig(t, func(c *functions.Config) {
 		c.Rules.Base, _ = link.ParseBase("http://LocalHost:7071/s/")
 	}).as("ann", "GET", "/api/domains", "")
-	if got := strings.TrimSpace(w.Body.String()); got != `{"items":[{"domain":"localhost:7071",`+
-		`"baseUrl":"http://LocalHost:7071/s","default":true}]}` {
-		t.Errorf("with a path: %s", got)
-	}
+	wantJSON(t, w, `{"items":[{"domain":"localhost:7071","baseUrl":"http://LocalHost:7071/s",`+
+		`"default":true}]}`)
 }
 
 // No link may lead to a domain, whatever the port. A link that leads there already stays.
@@ -216,16 +204,10 @@ func TestDomainsAreNoTargets(t *testing.T) {
 			"1 400 imported long-url longUrl")
 	}
 	for _, target := range []string{"https://www.go.example/", "https://old.example/"} {
-		if w := r.shorten(`{"longUrl":"` + target + `"}`); w.Code != 201 {
-			t.Errorf("%s: got %d %s", target, w.Code, w.Body)
-		}
+		wantStatus(t, r.shorten(`{"longUrl":"`+target+`"}`), 201, target)
 	}
-	if w := r.get("/old"); w.Code != 302 {
-		t.Errorf("got %d", w.Code)
-	}
-	if w := r.as("ann", "PATCH", "/api/links/old", `{"title":"T"}`); w.Code != 200 {
-		t.Errorf("got %d %s", w.Code, w.Body)
-	}
+	wantStatus(t, r.get("/old"), 302)
+	wantStatus(t, r.as("ann", "PATCH", "/api/links/old", `{"title":"T"}`), 200)
 }
 
 // linksInDomains stores the link "same" of ann in tiney.to, in go.example, and in old.example,
@@ -266,9 +248,7 @@ func TestDomainsInPaths(t *testing.T) {
 				t.Errorf("%s: statistics %v", spelled, stats)
 			}
 			wantProblem(t, r.as("bob", "GET", path, ""), 404, "not-found", "")
-			if w := r.as("ann", "DELETE", path, ""); w.Code != 204 {
-				t.Errorf("%s: got %d %s", spelled, w.Code, w.Body)
-			}
+			wantStatus(t, r.as("ann", "DELETE", path, ""), 204, spelled)
 			deleted := 0
 			for _, name := range []link.Name{"same", "same@go.example", "same@old.example"} {
 				l, err := r.fake.Read(t.Context(), name)
@@ -387,10 +367,7 @@ func TestClaimsInDomains(t *testing.T) {
 			c.shown, c.result))
 	}
 	w := r.as("ann", "POST", "/api/claims", `{"claims":[`+strings.Join(claims, ",")+`]}`)
-	if got := strings.TrimSpace(w.Body.String()); w.Code != 200 ||
-		got != `{"results":[`+strings.Join(want, ",")+`]}` {
-		t.Errorf("got %d %s, want %s", w.Code, got, want)
-	}
+	wantJSON(t, w, `{"results":[`+strings.Join(want, ",")+`]}`)
 	wantProblem(t, r.as("ann", "POST", "/api/claims", `{"claims":[{"alias":"a","domain":7}]}`), 400,
 		"body", "claims.0.domain")
 	wantProblem(t, r.as("ann", "GET", "/api/links/a@old.example", ""), 404, "not-found", "")

@@ -92,9 +92,8 @@ func TestForwardIsTheOwners(t *testing.T) {
 		"owner-needed", "")
 	wantProblem(t, r.as("bob", "PATCH", "/api/links/anns", `{"forward":["query"]}`), 404,
 		"not-found", "")
-	if w := r.as("admin", "PATCH", "/api/links/nobodys", `{"forward":["query"]}`); w.Code != 200 {
-		t.Errorf("an admin: got %d %s", w.Code, w.Body)
-	}
+	wantStatus(t, r.as("admin", "PATCH", "/api/links/nobodys", `{"forward":["query"]}`), 200,
+		"an admin")
 }
 
 // What a shared link forwards is where it leads: only an admin may change that.
@@ -112,9 +111,7 @@ func TestForwardOfASharedLink(t *testing.T) {
 			t.Errorf("what it is already, by %s: got %d %s", who, w.Code, w.Body)
 		}
 	}
-	if w := r.as("admin", "PATCH", "/api/links/shared", `{"forward":[]}`); w.Code != 200 {
-		t.Errorf("an admin: got %d %s", w.Code, w.Body)
-	}
+	wantStatus(t, r.as("admin", "PATCH", "/api/links/shared", `{"forward":[]}`), 200, "an admin")
 }
 
 // Only an http or https URL can take what is forwarded. No edit may leave a link without one.
@@ -132,9 +129,7 @@ func TestForwardNeedsAnHTTPTarget(t *testing.T) {
 		`{` + mail + `,"alias":"mail","forward":[]}`:                                  201,
 		`{"longUrl":"HTTP://example.com/","alias":"http","forward":["query","path"]}`: 201,
 	} {
-		if w := r.as("ann", "POST", "/api/shorten", body); w.Code != status {
-			t.Errorf("%s: got %d %s", body, w.Code, w.Body)
-		}
+		wantStatus(t, r.as("ann", "POST", "/api/shorten", body), status, body)
 	}
 	refused("PATCH", "/api/links/mail", `{"forward":["query"]}`, "forward", "forward")
 	refused("PATCH", "/api/links/http", `{`+mail+`}`, "forward", "forward")
@@ -145,9 +140,7 @@ func TestForwardNeedsAnHTTPTarget(t *testing.T) {
 		{"http", `{"longUrl":"https://example.com/2"}`},
 		{"http", `{"forward":["path"]}`},
 	} {
-		if w := r.as("ann", "PATCH", "/api/links/"+step.alias, step.body); w.Code != 200 {
-			t.Errorf("%+v: got %d %s", step, w.Code, w.Body)
-		}
+		wantStatus(t, r.as("ann", "PATCH", "/api/links/"+step.alias, step.body), 200, step)
 	}
 }
 

@@ -46,9 +46,7 @@ func TestGoneURLAsAMember(t *testing.T) {
 		}
 	}
 	r := newRig(t, withSchemes)
-	if err := r.fake.Blocked.Add(t.Context(), "evil.example"); err != nil {
-		t.Fatal(err)
-	}
+	r.block("evil.example")
 	r.fake.Put(link.Link{Name: "old", LongURL: "https://example.com/", Owner: "ann"})
 	for value, want := range map[string]string{
 		`7`: "", `{}`: "", `"example.com"`: "", `"mailto:ann@example.com"`: "",
@@ -104,9 +102,7 @@ func TestGoneURLIsTheOwners(t *testing.T) {
 func TestGoneURLIsFollowed(t *testing.T) {
 	r := newRigOn(t, withCache, fallbacks)
 	now := r.clock.Now()
-	if err := r.fake.Blocked.Add(t.Context(), "evil.example"); err != nil {
-		t.Fatal(err)
-	}
+	r.block("evil.example")
 	const own, shared = "https://own.example/{domain}?{alias}", "https://gone.example/#"
 	const to = "https://own.example/tiney.to?"
 	for a, test := range map[link.Name]struct {
@@ -150,12 +146,8 @@ func TestGoneURLIsFollowed(t *testing.T) {
 			if a == "soon" {
 				status = 404
 			}
-			if program := r.get("/" + string(a)); program.Code != status {
-				t.Errorf("a program: %d", program.Code)
-			}
-			if preview := r.get("/"+string(a)+"+", "Accept", browser); preview.Code != status {
-				t.Errorf("the preview: %d", preview.Code)
-			}
+			wantStatus(t, r.get("/"+string(a)), status, "a program")
+			wantStatus(t, r.get("/"+string(a)+"+", "Accept", browser), status, "the preview")
 		})
 	}
 	r = newRig(t, func(c *functions.Config) { c.GoneURL = "" })

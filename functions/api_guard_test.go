@@ -141,9 +141,7 @@ func TestGuardPage(t *testing.T) {
 	r := newRig(t, withSchemes)
 	r.guarded(t, "pass", `"password":"open sesame"`)
 	r.guarded(t, "few", `"maxOpens":1`)
-	if err := r.fake.Blocked.Add(t.Context(), "secret.example"); err != nil {
-		t.Fatal(err)
-	}
+	r.block("secret.example")
 	secret := regexp.MustCompile(`(?i)secret|ann\b`)
 	for _, alias := range []string{"pass", "few"} {
 		for _, path := range []string{"/" + alias, "/" + alias + "+", "/" + alias + "?utm_source=News"} {
@@ -278,9 +276,7 @@ func TestMaxOpens(t *testing.T) {
 	if got := members(t, w); got["expiresAtUtc"] != "null" || got["opensLeft"] != "null" {
 		t.Errorf("no limit: %s", w.Body)
 	}
-	if w := r.get("/few"); w.Code != 302 {
-		t.Errorf("without a guard: %d", w.Code)
-	}
+	wantStatus(t, r.get("/few"), 302, "without a guard")
 	r.as("ann", "PATCH", "/api/links/few", `{"maxOpens":1}`)
 	r.open("few", "")
 	r.clock.Advance(10 * time.Minute)
@@ -295,9 +291,7 @@ func TestMaxOpens(t *testing.T) {
 func TestPercentOfOpenings(t *testing.T) {
 	r := newRig(t)
 	r.guarded(t, "few", `"maxOpens":1000,"rules":[{"percent":50,"longUrl":"https://evil.example/"}]`)
-	if err := r.fake.Blocked.Add(t.Context(), "evil.example"); err != nil {
-		t.Fatal(err)
-	}
+	r.block("evil.example")
 	led := 0
 	for range 400 {
 		if w := r.open("few", ""); w.Code == 303 {
@@ -341,9 +335,7 @@ func TestWrongPasswordsAreLimited(t *testing.T) {
 	wantProblem(t, r.open("pass", right), 429, "rate-limited", "")
 	r.clock.Advance(31 * time.Second)
 	for range 3 {
-		if w := r.open("pass", right); w.Code != 303 {
-			t.Errorf("after half a minute: %d %s", w.Code, w.Body)
-		}
+		wantStatus(t, r.open("pass", right), 303, "after half a minute")
 	}
 }
 
@@ -396,9 +388,7 @@ func TestGuardedLinksMove(t *testing.T) {
 				t.Errorf("%s: %s came in as %+v, was %+v (%v)", format, alias, l, was, err)
 			}
 		}
-		if w := other.open("both", `{"password":"open sesame"}`); w.Code != 303 {
-			t.Errorf("%s: the imported one: %d %s", format, w.Code, w.Body)
-		}
+		wantStatus(t, other.open("both", `{"password":"open sesame"}`), 303, format)
 	}
 	// Nobody else learns by an import where it leads.
 	for _, query := range []string{"", "?dryRun=true"} {

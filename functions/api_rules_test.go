@@ -82,9 +82,7 @@ func TestRulesAsAMember(t *testing.T) {
 // What is wrong with rules names its place.
 func TestRulesThatAreRefused(t *testing.T) {
 	r := newRig(t, withSchemes)
-	if err := r.fake.Blocked.Add(t.Context(), "evil.example"); err != nil {
-		t.Fatal(err)
-	}
+	r.block("evil.example")
 	const put = `{"longUrl":"https://example.com/","alias":"made"`
 	r.fake.Put(link.Link{Name: "old", LongURL: "https://example.com/", Owner: "ann"})
 	second := func(member string) string { return ruled(`"percent":50`, member) }
@@ -321,9 +319,7 @@ func TestRulesAndBlockedHosts(t *testing.T) {
 		{Name: "1", Countries: []string{"DE"}, LongURL: "https://example.com/"}}})
 	r.fake.Put(link.Link{Name: "rule", LongURL: "https://example.com/", Rules: []link.TargetRule{
 		{Name: "1", Countries: []string{"DE"}, LongURL: "https://evil.example/"}}})
-	if err := r.fake.Blocked.Add(t.Context(), "evil.example"); err != nil {
-		t.Fatal(err)
-	}
+	r.block("evil.example")
 	for _, at := range []struct{ alias, good, bad string }{
 		{"own", ofGermany, ofAmerica}, {"rule", ofAmerica, ofGermany}} {
 		w := r.get("/"+at.alias, "X-Forwarded-For", at.good)

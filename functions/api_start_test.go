@@ -85,9 +85,7 @@ func TestStartIsTheOwners(t *testing.T) {
 	r := newRig(t)
 	wantOwnersAlone(t, r, `"startsAtUtc":"2030-01-01T00:00:00Z"`)
 	null := `{"longUrl":"https://example.com/","startsAtUtc":null}`
-	if w := r.shorten(null); w.Code != 201 {
-		t.Errorf("null: got %d %s", w.Code, w.Body)
-	}
+	wantStatus(t, r.shorten(null), 201, "null")
 	wantProblem(t, r.as("ann", "PATCH", "/api/links/shared", `{"startsAtUtc":null}`), 409,
 		"link-shared", "")
 }
@@ -128,9 +126,7 @@ func TestScheduled(t *testing.T) {
 				page.Header().Get("Vary") != "Accept" {
 				t.Errorf("the page is %d %v %s", page.Code, page.Header(), page.Body)
 			}
-			if head := r.do("HEAD", "/soon", ""); head.Code != 404 {
-				t.Errorf("HEAD: %d", head.Code)
-			}
+			wantStatus(t, r.do("HEAD", "/soon", ""), 404, "HEAD")
 			r.wantMetrics(map[string]float64{"redirect.gone": 11})
 			before := r.fake.Calls()
 			r.clock.Advance(30*time.Minute - 1)
@@ -154,9 +150,7 @@ func TestScheduled(t *testing.T) {
 func TestStatesBeforeAStart(t *testing.T) {
 	r := newRig(t)
 	now := r.clock.Now()
-	if err := r.fake.Blocked.Add(t.Context(), "evil.example"); err != nil {
-		t.Fatal(err)
-	}
+	r.block("evil.example")
 	for kind, l := range map[string]link.Link{
 		"link-deleted":  {DeletedAt: now, ExpiresAt: now, Disabled: true},
 		"link-expired":  {ExpiresAt: now, Disabled: true},

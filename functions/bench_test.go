@@ -63,8 +63,7 @@ func BenchmarkServeHTTP(b *testing.B) {
 			req := httptest.NewRequest(test.method, test.path, nil)
 			req.Body, req.ContentLength = io.NopCloser(body), int64(len(test.body))
 			req.Header.Set("Content-Type", "application/json")
-			w := httptest.NewRecorder()
-			if r.ServeHTTP(w, req); w.Code != test.status {
+			if w := r.send(req); w.Code != test.status {
 				b.Fatalf("got %d", w.Code)
 			}
 			nowhere := nowhere{http.Header{}}

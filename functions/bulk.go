@@ -64,10 +64,7 @@ func (s *service) inBulk(
 
 // bulkProblem returns the result of a link that has an error, and logs it as a request of its own.
 func (s *service) bulkProblem(err error) bulkResult {
-	p := problemOf(err)
-	if p == notFoundProblem {
-		p = s.notFound()
-	}
+	p := s.problemOf(err)
 	logProblem(s.Log.With("function", "bulk"), p, err)
 	return bulkResult{Status: p.Status, Problem: p}
 }

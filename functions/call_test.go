@@ -207,8 +207,7 @@ func TestAClientThatDisconnects(t *testing.T) {
 					strings.NewReader(test.body))
 				req.Header.Set("Content-Type", "application/json")
 				req.Header.Set("X-Api-Key", r.keys.of["ann"])
-				w := httptest.NewRecorder()
-				if r.ServeHTTP(w, req); w.Code != status {
+				if w := r.send(req); w.Code != status {
 					t.Errorf("%s %s: got %d %s, want %d", test.method, test.target, w.Code, w.Body,
 						status)
 				}

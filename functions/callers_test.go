@@ -247,11 +247,7 @@ func TestMe(t *testing.T) {
 			`"access":"write"}`,
 		"admin": `{"owner":"admin","groups":[],"admin":true,"name":null,"access":"write"}`,
 	} {
-		w := r.as(who, "GET", "/API/me/", "")
-		if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want ||
-			w.Header().Get("Cache-Control") != "no-store" {
-			t.Errorf("%q: got %d %v %s, want %s", who, w.Code, w.Header(), got, want)
-		}
+		wantJSON(t, r.as(who, "GET", "/API/me/", ""), want, who)
 	}
 }
 
@@ -259,9 +255,7 @@ func TestMe(t *testing.T) {
 func TestKeysEnd(t *testing.T) {
 	r := newRig(t)
 	r.putKey("ann", access.Key{Owner: "ann", ExpiresAt: r.clock.Now().Add(time.Second)})
-	if w := r.as("ann", "GET", "/api/me", ""); w.Code != 200 {
-		t.Errorf("got %d", w.Code)
-	}
+	wantStatus(t, r.as("ann", "GET", "/api/me", ""), 200)
 	r.clock.Advance(time.Second)
 	wantProblem(t, r.as("ann", "GET", "/api/me", ""), 401, "credentials-invalid", "")
 	if !strings.Contains(r.log.String(), "has expired") {
@@ -278,9 +272,7 @@ func TestOnlyOwnersMayShorten(t *testing.T) {
 	wantProblem(t, r.as(token, "POST", "/api/shorten", body), 403, "owner-needed", "")
 	r.wantMetrics(map[string]float64{"shorten.rejected": 3})
 	for _, who := range []string{"ann", "admin"} {
-		if w := r.as(who, "POST", "/api/shorten", body); w.Code != 201 {
-			t.Errorf("%s: got %d %s", who, w.Code, w.Body)
-		}
+		wantStatus(t, r.as(who, "POST", "/api/shorten", body), 201, who)
 	}
 }
 

@@ -66,11 +66,7 @@ func TestClaims(t *testing.T) {
 			c.alias, c.result))
 	}
 	body := `{"claims":[` + strings.Join(claims, ",") + `]}`
-	w := r.as("ann", "POST", "/api/claims", body)
-	if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != `{"results":[`+
-		strings.Join(want, ",")+`]}` {
-		t.Errorf("got %d %s, want %s", w.Code, got, want)
-	}
+	wantJSON(t, r.as("ann", "POST", "/api/claims", body), `{"results":[`+strings.Join(want, ",")+`]}`)
 	r.wantMetrics(map[string]float64{"link.claimed": 3})
 	for alias, expires := range map[string]string{"free": "null", "plain": "null", "kept": `"` +
 		now.Add(time.Hour).Format(time.RFC3339) + `"`} {
@@ -83,9 +79,7 @@ func TestClaims(t *testing.T) {
 		wantProblem(t, r.as(token, "GET", "/api/links/"+alias, ""), 403, "forbidden", "")
 	}
 	// Only the owner of a claimed link gets it for its URL.
-	if w := r.shorten(`{"longUrl":"https://example.com/free"}`); w.Code != 201 {
-		t.Errorf("got %d %s", w.Code, w.Body)
-	}
+	wantStatus(t, r.shorten(`{"longUrl":"https://example.com/free"}`), 201)
 	if w := r.as("ann", "POST", "/api/shorten",
 		`{"longUrl":"https://example.com/free"}`); w.Code != 200 ||
 		members(t, w)["alias"] != `"free"` {
@@ -102,9 +96,7 @@ func TestClaimsThatAreRefused(t *testing.T) {
 			`]}`
 	}
 	r := newRig(t)
-	if w := r.as("ann", "POST", "/api/claims", many(100)); w.Code != 200 {
-		t.Errorf("a hundred: got %d %s", w.Code, w.Body)
-	}
+	wantStatus(t, r.as("ann", "POST", "/api/claims", many(100)), 200, "a hundred")
 	for name, test := range map[string]struct {
 		body   string
 		status int
@@ -165,11 +157,8 @@ func TestClaimsThatFailInTheMiddle(t *testing.T) {
 		r.fake.Put(link.Link{Name: "second", LongURL: "https://example.com/2", ClaimHash: hash})
 		w := r.as("ann", "POST", "/api/claims", body)
 		if test.status == 200 {
-			if want := `{"results":[{"alias":"first","domain":"tiney.to","result":"claimed"},` +
-				`{"alias":"second","domain":"tiney.to","result":"gone"}]}`; want !=
-				strings.TrimSpace(w.Body.String()) {
-				t.Errorf("got %d %s", w.Code, w.Body)
-			}
+			wantJSON(t, w, `{"results":[{"alias":"first","domain":"tiney.to","result":"claimed"},`+
+				`{"alias":"second","domain":"tiney.to","result":"gone"}]}`)
 		} else {
 			wantProblem(t, w, test.status, test.kind, "")
 		}

@@ -75,16 +75,13 @@ func TestWhichDomainARequestIsFor(t *testing.T) {
 	req := httptest.NewRequest("GET", "/abc", nil)
 	req.Header["X-Forwarded-Host"] = []string{"go.example", "go.example"}
 	req.Host = hostAddress
-	w := httptest.NewRecorder()
-	r.ServeHTTP(w, req)
+	w := r.send(req)
 	wantLocation(t, "two lines", w, main)
 	calls := r.fake.Calls()
 	if w := r.get("/abc@go.example"); w.Code != 404 || r.fake.Calls() != calls {
 		t.Errorf("a name is looked up: %d", w.Code)
 	}
-	if w := r.get("/api/openapi.json", "Host", "go.example"); w.Code != 200 {
-		t.Errorf("the API of a domain: %d", w.Code)
-	}
+	wantStatus(t, r.get("/api/openapi.json", "Host", "go.example"), 200, "the API of a domain")
 }
 
 // pieces are what a redirect of a link with forward is made of: the path and query that are
@@ -136,8 +133,7 @@ func TestForwarding(t *testing.T) {
 	req := httptest.NewRequest("GET", "http://tiney.to/both/x%22%2fy", nil)
 	req.RequestURI = `http://tiney.to/both/x"%2fy?z` // as a proxy sends it
 	req.URL.RawPath = `/both/x"%2fy`
-	absolute := httptest.NewRecorder()
-	r.ServeHTTP(absolute, req)
+	absolute := r.send(req)
 	wantLocation(t, "an absolute URL", absolute, "https://example.com/p/x%22%2fy?a#f")
 	clicked := len(r.clicks.clicked["both"])
 	long := "/both/" + strings.Repeat("x", 9000)
@@ -154,9 +150,7 @@ func TestForwarding(t *testing.T) {
 	if len(r.clicks.clicked["none"]) != clicked+1 {
 		t.Error("a click was not counted")
 	}
-	if w := r.do("POST", "/both/x", ""); w.Code != 405 {
-		t.Errorf("POST: %d", w.Code)
-	}
+	wantStatus(t, r.do("POST", "/both/x", ""), 405, "POST")
 	for target, want := range map[string]string{
 		"/both+?x=1":     `"longUrl":"https://example.com/p/?a&x=1#f"`,
 		"/both+/x?y":     `"longUrl":"https://example.com/p/x?a&y#f"`,
@@ -183,13 +177,9 @@ func TestUnknownRestsAreLimited(t *testing.T) {
 	r.put("abc")
 	r.fake.Cache("abc")
 	for i, want := range []int{404, 404, 429} {
-		if w := r.get("/abc/x", "X-Forwarded-For", "192.0.2.1"); w.Code != want {
-			t.Errorf("%d: %d, want %d", i, w.Code, want)
-		}
+		wantStatus(t, r.get("/abc/x", "X-Forwarded-For", "192.0.2.1"), want, i)
 	}
-	if w := r.get("/abc", "X-Forwarded-For", "192.0.2.1"); w.Code != 302 {
-		t.Errorf("the alias itself: %d", w.Code)
-	}
+	wantStatus(t, r.get("/abc", "X-Forwarded-For", "192.0.2.1"), 302, "the alias itself")
 	r.wantMetrics(map[string]float64{"redirect.not_found": 2, "redirect.found": 1, "limit.refused": 1})
 }
 
@@ -283,9 +273,7 @@ func TestFallbacks(t *testing.T) {
 	r.fake.Put(link.Link{Name: "expired", LongURL: "https://example.com/", ExpiresAt: past})
 	r.fake.Put(link.Link{Name: "tomb", GoneReason: link.StateDeleted, GoneAt: past})
 	r.fake.Put(link.Link{Name: "blocked", LongURL: "https://evil.example/"})
-	if err := r.fake.Blocked.Add(t.Context(), "evil.example"); err != nil {
-		t.Fatal(err)
-	}
+	r.block("evil.example")
 	for target, test := range map[string]struct {
 		want    string
 		browser int // the status if there is no fallback
@@ -309,9 +297,8 @@ func TestFallbacks(t *testing.T) {
 		if test.browser != 0 && w.Code != test.browser {
 			t.Errorf("%s: %d", target, w.Code)
 		}
-		if w := r.get(target, "Host", "go.example", passedOn, invocation); w.Code != test.others {
-			t.Errorf("%s, a program: %d", target, w.Code)
-		}
+		wantStatus(t, r.get(target, "Host", "go.example", passedOn, invocation), test.others,
+			target)
 	}
 	for alias, want := range map[string]string{
 		"live/rest": "https://unknown.example/tiney.to?live", "expired": "https://gone.example/#expired",
@@ -320,16 +307,10 @@ func TestFallbacks(t *testing.T) {
 	} {
 		wantLocation(t, alias, r.get("/"+alias, "Accept", browser), want)
 	}
-	if w := r.get("/expired+", "Accept", browser); w.Code != 410 {
-		t.Errorf("a preview: %d", w.Code)
-	}
-	if w := r.get("/", "Host", hostAddress); w.Code != 200 {
-		t.Errorf("the Functions host itself gets %d", w.Code)
-	}
+	wantStatus(t, r.get("/expired+", "Accept", browser), 410, "a preview")
+	wantStatus(t, r.get("/", "Host", hostAddress), 200, "the Functions host itself gets")
 	r = newRig(t, fallbacks, func(c *functions.Config) { c.HostAddress = "" })
-	if w := r.do("HEAD", "/", ""); w.Code != 302 {
-		t.Errorf("HEAD /: %d", w.Code)
-	}
+	wantStatus(t, r.do("HEAD", "/", ""), 302, "HEAD /")
 	if w := r.do("POST", "/", "longUrl=https://example.com", "Content-Type",
 		"application/x-www-form-urlencoded"); w.Code != 405 ||
 		w.Header().Get("Allow") != "GET, HEAD, OPTIONS" {
@@ -339,21 +320,16 @@ func TestFallbacks(t *testing.T) {
 		w.Header().Get("Allow") != "GET, HEAD, OPTIONS" {
 		t.Errorf("OPTIONS /: %d, %v %s", w.Code, w.Header(), w.Body)
 	}
-	if w := r.get("/manage"); w.Code != 200 {
-		t.Errorf("/manage: %d", w.Code)
-	}
+	wantStatus(t, r.get("/manage"), 200, "/manage")
 	// Limits come first, and an outage is one.
 	limited := newRig(t, fallbacks, func(c *functions.Config) {
 		c.Rates = access.Rates{access.LimitUnknown: 1}
 	})
 	limited.get("/unknown", "Accept", browser, "X-Forwarded-For", "192.0.2.1")
-	if w := limited.get("/unknown", "Accept", browser, "X-Forwarded-For", "192.0.2.1"); w.Code != 429 {
-		t.Errorf("too many: %d", w.Code)
-	}
+	wantStatus(t, limited.get("/unknown", "Accept", browser, "X-Forwarded-For", "192.0.2.1"), 429,
+		"too many")
 	r.fake.Fail(link.ErrUnavailable)
-	if w := r.get("/unknown", "Accept", browser); w.Code != 503 {
-		t.Errorf("in an outage: %d", w.Code)
-	}
+	wantStatus(t, r.get("/unknown", "Accept", browser), 503, "in an outage")
 }
 
 func TestPagesOfADomain(t *testing.T) {
@@ -371,37 +347,13 @@ func TestPagesOfADomain(t *testing.T) {
 		!strings.Contains(w.Body.String(), "https://go.example/formed") {
 		t.Errorf("a form: %d %s", w.Code, w.Body)
 	}
-	if w := form("go.example", "Origin", "https://evil.example"); w.Code != 403 {
-		t.Errorf("another website's: %d", w.Code)
-	}
+	wantStatus(t, form("go.example", "Origin", "https://evil.example"), 403, "another website's")
 	if _, err := r.fake.Read(t.Context(), "formed@go.example"); err != nil {
 		t.Error(err)
 	}
 	r = newRig(t, withDomains, func(c *functions.Config) { c.DomainsOwnersOnly = true })
-	if w := form("go.example"); w.Code != 401 {
-		t.Errorf("owners only: %d", w.Code)
-	}
-	if w := form("tiney.to"); w.Code != 201 {
-		t.Errorf("owners only, the default domain: %d", w.Code)
-	}
-}
-
-// Case is named in the 404, and an alias leads to its link in any spelling if case does not matter.
-func TestRedirectsInAnyCase(t *testing.T) {
-	for _, anyCase := range []bool{false, true} {
-		r := newRigOn(t, func(c *storage.Config) { c.AnyCase = anyCase },
-			func(c *functions.Config) { c.Rules.AnyCase = anyCase })
-		r.put("docs")
-		if w := r.get("/DOCS"); w.Code != map[bool]int{false: 404, true: 302}[anyCase] {
-			t.Errorf("%t: %d", anyCase, w.Code)
-		}
-		for _, target := range []string{"/unknown", "/no@alias", "/api/links/unknown"} {
-			w := r.get(target, "X-Api-Key", adminKey)
-			if w.Code != 404 || strings.Contains(w.Body.String(), "make no difference") != anyCase {
-				t.Errorf("%t: %s: %s", anyCase, target, w.Body)
-			}
-		}
-	}
+	wantStatus(t, form("go.example"), 401, "owners only")
+	wantStatus(t, form("tiney.to"), 201, "owners only, the default domain")
 }
 
 // hit is a store that has every link of go.example cached.

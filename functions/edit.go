@@ -84,7 +84,20 @@ func (s *service) patching(
 // title, the tags, the rules, the gone URL, the password, the limit of openings, the start or the
 // end, and resets the status code to the default.
 func (b editRequest) patch() (link.Patch, error) {
-	p := link.Patch{LongURL: b.LongURL.value, Disabled: b.Disabled.value, Owner: b.Owner.value}
+	p := link.Patch{
+		LongURL:    b.LongURL.value,
+		StartsAt:   b.StartsAt.or(time.Time{}),
+		GoneURL:    b.GoneURL.or(""),
+		StatusCode: (*int64)(b.StatusCode.or(link.DefaultStatusCode)),
+		Forward:    (*[]string)(b.Forward.or(nil)),
+		Rules:      (*[]link.TargetRule)(b.Rules.or(nil)),
+		Password:   b.Password.or(""),
+		MaxOpens:   (*int64)(b.MaxOpens.or(0)),
+		Disabled:   b.Disabled.value,
+		Title:      b.Title.or(""),
+		Tags:       (*[]string)(b.Tags.or(nil)),
+		Owner:      b.Owner.value,
+	}
 	switch {
 	case b.LongURL.given && p.LongURL == nil:
 		return p, fieldProblem("longUrl", "A link needs a long URL: it must not be null.")
@@ -105,43 +118,14 @@ func (b editRequest) patch() (link.Patch, error) {
 	case b.ExpiresAt.given:
 		p.End = &link.End{At: b.ExpiresAt.value}
 	}
-	if b.StartsAt.given {
-		p.StartsAt = orDefault(b.StartsAt.value, time.Time{})
-	}
-	if b.GoneURL.given {
-		p.GoneURL = orDefault(b.GoneURL.value, "")
-	}
-	if b.StatusCode.given {
-		p.StatusCode = orDefault((*int64)(b.StatusCode.value), link.DefaultStatusCode)
-	}
-	if b.Forward.given {
-		p.Forward = (*[]string)(orDefault(b.Forward.value, nil))
-	}
-	if b.Rules.given {
-		p.Rules = (*[]link.TargetRule)(orDefault(b.Rules.value, nil))
-	}
-	if b.Password.given {
-		if p.Password = orDefault(b.Password.value, ""); b.Password.value != nil {
-			password, err := link.NormalPassword(*p.Password)
-			if err != nil {
-				return p, err
-			}
-			p.Password = &password
+	if b.Password.value != nil {
+		password, err := link.NormalPassword(*b.Password.value)
+		if err != nil {
+			return p, err
 		}
+		p.Password = &password
 	}
-	if err := checkMaxOpens(b.MaxOpens.value); err != nil {
-		return p, err
-	}
-	if b.MaxOpens.given {
-		p.MaxOpens = orDefault((*int64)(b.MaxOpens.value), 0)
-	}
-	if b.Title.given {
-		p.Title = orDefault(b.Title.value, "")
-	}
-	if b.Tags.given {
-		p.Tags = (*[]string)(orDefault(b.Tags.value, nil))
-	}
-	return p, nil
+	return p, checkMaxOpens(b.MaxOpens.value)
 }
 
 // isZero reports whether a time was sent that stands for none in the store. Some programs send it
@@ -150,10 +134,3 @@ func isZero(at *time.Time) bool { return at != nil && at.IsZero() }
 
 var zeroStartProblem = fieldProblem("startsAtUtc", "The start must be from 1970 on, and before "+
 	"the year 10000: send null for a link that leads somewhere at once.")
-
-func orDefault[T any](value *T, byDefault T) *T {
-	if value == nil {
-		return &byDefault
-	}
-	return value
-}

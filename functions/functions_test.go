@@ -132,6 +132,11 @@ func (r *rig) do(method, target, body string, header ...string) *httptest.Respon
 			req.Host = header[i+1]
 		}
 	}
+	return r.send(req)
+}
+
+func (r *rig) send(req *http.Request) *httptest.ResponseRecorder {
+	r.t.Helper()
 	w := httptest.NewRecorder()
 	r.ServeHTTP(w, req)
 	return w
@@ -157,6 +162,24 @@ func (r *rig) wantMetrics(want map[string]float64) {
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		r.t.Errorf("metrics %v, want %v", got, want)
+	}
+}
+
+// wantStatus checks the status of a response, of what if it is one of several.
+func wantStatus(t testing.TB, w *httptest.ResponseRecorder, status int, what ...any) {
+	t.Helper()
+	if w.Code != status {
+		t.Errorf("%v: got %d %v %.1000s, want %d", what, w.Code, w.Header(), w.Body, status)
+	}
+}
+
+// wantJSON checks that a response is a 200 with this JSON, which nobody caches.
+func wantJSON(t testing.TB, w *httptest.ResponseRecorder, want string, what ...any) {
+	t.Helper()
+	if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want ||
+		w.Header().Get("Content-Type") != "application/json" ||
+		w.Header().Get("Cache-Control") != "no-store" {
+		t.Errorf("%v: got %d %v\n%s, want\n%s", what, w.Code, w.Header(), got, want)
 	}
 }
 
@@ -224,9 +247,7 @@ func TestShortenOfALinkWithoutAnExpiry(t *testing.T) {
 	const want = `{"alias":"forever","domain":"tiney.to",` +
 		`"shortUrl":"https://tiney.to/forever",` +
 		`"longUrl":"https://example.com/","createdAtUtc":null,"expiresAtUtc":null}`
-	if got := strings.TrimSpace(w.Body.String()); w.Code != http.StatusOK || got != want {
-		t.Errorf("got %d %s", w.Code, got)
-	}
+	wantJSON(t, w, want)
 }
 
 func TestShortenBodies(t *testing.T) {
@@ -252,9 +273,7 @@ func TestShortenBodies(t *testing.T) {
 		"one of two ends is null": `{` + url + `,"expiresAtUtc":"` + soon +
 			`","expiresInSeconds":null}`,
 	} {
-		if w := newRig(t).shorten(body); w.Code != 201 {
-			t.Errorf("%s: got %d %s", name, w.Code, w.Body)
-		}
+		wantStatus(t, newRig(t).shorten(body), 201, name)
 	}
 	for problem, bodies := range map[string]map[string]string{
 		"400 body ": {
@@ -360,9 +379,7 @@ func TestShortenBodies(t *testing.T) {
 func TestShortenMediaTypes(t *testing.T) {
 	const body = `{"longUrl":"https://example.com/"}`
 	r := newRig(t)
-	if w := r.shorten("\ufeff" + body); w.Code != 201 {
-		t.Errorf("with a byte order mark: got %d %s", w.Code, w.Body)
-	}
+	wantStatus(t, r.shorten("\ufeff"+body), 201, "with a byte order mark")
 	for coding, status := range map[string]int{"": 201, "identity": 201, "Identity": 201,
 		" identity , identity": 201, "gzip": 415, "br": 415, "x": 415, "identity, gzip": 415,
 		"deflate,gzip": 415} {
@@ -444,8 +461,7 @@ func TestShortenFailures(t *testing.T) {
 		req := httptest.NewRequest("POST", "/api/shorten", io.MultiReader(strings.NewReader(body),
 			failingReader{}))
 		req.Header.Set("Content-Type", "application/json")
-		w := httptest.NewRecorder()
-		r.ServeHTTP(w, req)
+		w := r.send(req)
 		wantProblem(t, w, 400, "body", "")
 	})
 }
@@ -687,9 +703,7 @@ func TestALinkPastedWithItsPunctuation(t *testing.T) {
 	for _, target := range []string{"/abcdef.", "/abcdef,", "/abcdef;", "/abcdef:", "/abcdef!",
 		"/abcdef%3F", "/abcdef)", "/abcdef]", "/abcdef%7D", "/abcdef'", "/abcdef%22).",
 		"/abcdef...", "/abcdef"} {
-		if w := r.get(target); w.Code != 302 {
-			t.Errorf("%s: got %d", target, w.Code)
-		}
+		wantStatus(t, r.get(target), 302, target)
 	}
 	wantProblem(t, r.get("/.abcdef"), 404, "not-found", "")
 }
@@ -941,17 +955,14 @@ func TestLocalOnly(t *testing.T) {
 			req.Host = test.host
 			req.Header.Set("X-Api-Key", adminKey)
 			req.Header["X-Forwarded-Host"] = test.forwarded
-			w := httptest.NewRecorder()
-			if r.ServeHTTP(w, req); test.served && w.Code != status {
+			if w := r.send(req); test.served && w.Code != status {
 				t.Errorf("%+v: %s is %d", test, target, w.Code)
 			} else if !test.served {
 				wantProblem(t, w, 403, "foreign-host", "")
 			}
 		}
 	}
-	if w := newRig(t).do("GET", "/api/me", "", "Host", "tiney.to"); w.Code != 200 {
-		t.Errorf("with another key: %d", w.Code)
-	}
+	wantStatus(t, newRig(t).do("GET", "/api/me", "", "Host", "tiney.to"), 200, "with another key")
 }
 
 func TestWellKnownNames(t *testing.T) {
@@ -1051,9 +1062,7 @@ func TestReadyChecksOnceForAllWhoAsk(t *testing.T) {
 	var all sync.WaitGroup
 	for range 100 {
 		all.Go(func() {
-			if w := r.get("/api/ready"); w.Code != 200 {
-				t.Errorf("got %d", w.Code)
-			}
+			wantStatus(t, r.get("/api/ready"), 200)
 		})
 	}
 	for c.checks.Load() == 0 {
@@ -1111,8 +1120,7 @@ func TestRefusedBodiesAreReadToTheirEndBehindAHostThatForwards(t *testing.T) {
 			req.Header.Set("Content-Type", contentType)
 			req.Header.Set("X-Azure-Functions-InvocationId", invocation)
 			req.Header.Set("X-Ms-Invocation-Id", test.id)
-			w := httptest.NewRecorder()
-			if r.ServeHTTP(w, req); w.Code != status || (body.Len() > 0) != test.left ||
+			if w := r.send(req); w.Code != status || (body.Len() > 0) != test.left ||
 				body.Len() > 4<<20 {
 				t.Errorf("%+v: got %d with %d bytes left", test, w.Code, body.Len())
 			}

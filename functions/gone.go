@@ -59,11 +59,3 @@ func isGone(err error) bool {
 	p, ok := err.(*problem)
 	return ok && (p.Status == http.StatusGone || p.Type == notStartedProblem.Type)
 }
-
-// notFound returns the problem of an alias that is not there. It says whether case matters.
-func (s *service) notFound() *problem {
-	if s.Rules.AnyCase {
-		return anyCaseProblem
-	}
-	return notFoundProblem
-}

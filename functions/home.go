@@ -38,7 +38,7 @@ func (s *service) home(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			return methodProblem(methods)
 		}
-		found(w, s.HomeURL.Location("", s.Rules.DomainName(d)))
+		found(w, http.StatusFound, s.HomeURL.Location("", s.Rules.DomainName(d)))
 		return nil
 	}
 	// With "no-referrer" browsers would not send the origin of this page's form either.

@@ -251,6 +251,14 @@ func (o *optional[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return json.UnmarshalDecode(d, &o.value)
 }
 
+// or returns the value, byDefault for null, and nil for a missing member.
+func (o optional[T]) or(byDefault T) *T {
+	if o.given && o.value == nil {
+		return &byDefault
+	}
+	return o.value
+}
+
 // jsonOptions are the options for responses.
 var jsonOptions = json.JoinOptions(jsontext.AllowInvalidUTF8(true), json.Deterministic(true))
 
@@ -264,12 +272,12 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	}
 }
 
-// orNull returns a text for a response: nil, which becomes null, if it is empty.
-func orNull(s string) *string {
-	if s == "" {
+// orNull returns a text or a number for a response: nil, which becomes null, if it is zero.
+func orNull[T comparable](v T) *T {
+	if v == *new(T) {
 		return nil
 	}
-	return &s
+	return &v
 }
 
 // formatTime returns a time for a response: nil, which becomes null, if it is zero.

@@ -56,9 +56,7 @@ func TestKeys(t *testing.T) {
 	if second["owner"] != `"ann"` {
 		t.Errorf("got %v", second)
 	}
-	if w := r.as(key, "POST", "/api/keys", `{"name":"3","owner":"ann"}`); w.Code != 201 {
-		t.Errorf("got %d %s", w.Code, w.Body)
-	}
+	wantStatus(t, r.as(key, "POST", "/api/keys", `{"name":"3","owner":"ann"}`), 201)
 	r.putKey("bob", access.Key{Owner: "bob", LastUsedOn: "2126-11-22"})
 	ids := regexp.MustCompile(`"id":"[0-9a-f]{16}"`)
 	for who, n := range map[string]int{key: 3, "bob": 1, "admin": 4} {
@@ -80,10 +78,8 @@ func TestKeys(t *testing.T) {
 	}
 	wantProblem(t, r.as(key, "GET", "/api/me", ""), 401, "credentials-invalid", "")
 	wantProblem(t, r.as("admin", "DELETE", target, ""), 404, "not-found", "")
-	if w := r.as("admin", "DELETE", "/api/keys/"+strings.Trim(second["id"], `"`),
-		""); w.Code != 204 {
-		t.Errorf("an admin: got %d %s", w.Code, w.Body)
-	}
+	wantStatus(t, r.as("admin", "DELETE", "/api/keys/"+strings.Trim(second["id"], `"`),
+		""), 204, "an admin")
 	for _, id := range []string{"x", "0123456789ABCDEF", "0123456789abcdef0", "..%2f..",
 		"0123456789abcde%00"} {
 		wantProblem(t, r.as("admin", "DELETE", "/api/keys/"+id, ""), 404, "not-found", "")
@@ -215,12 +211,8 @@ func TestKeysOfGroups(t *testing.T) {
 	wantProblem(t, r.as("ann", "DELETE", "/api/keys/"+id, ""), 403, "forbidden", "")
 	wantProblem(t, r.as("ann", "POST", "/api/keys", `{"name":"x","owner":"`+ops+`"}`), 403,
 		"forbidden", "owner")
-	if w := r.as(key, "GET", "/api/me", ""); w.Code != 200 {
-		t.Errorf("got %d %s", w.Code, w.Body)
-	}
-	if w := r.as("bob", "DELETE", "/api/keys/"+id, ""); w.Code != 204 {
-		t.Errorf("another member: got %d %s", w.Code, w.Body)
-	}
+	wantStatus(t, r.as(key, "GET", "/api/me", ""), 200)
+	wantStatus(t, r.as("bob", "DELETE", "/api/keys/"+id, ""), 204, "another member")
 	wantProblem(t, r.as(key, "GET", "/api/me", ""), 401, "credentials-invalid", "")
 	wantListed("bob", third)
 	r.clock.Advance(365 * 24 * time.Hour)

@@ -114,19 +114,13 @@ func TestHeldUploadsGiveBackTheirRoom(t *testing.T) {
 			if w.Header().Get("Retry-After") == "" || r.metrics.LimitRefused("busy").Value() != 1 {
 				t.Errorf("%s: got %v", target, w.Header())
 			}
-			if w := r.as("cleo", "POST", "/api/import", oneBulk); w.Code != 200 {
-				t.Errorf("%s: a small one got %d", target, w.Code)
-			}
+			wantStatus(t, r.as("cleo", "POST", "/api/import", oneBulk), 200, target)
 			admins := strings.Repeat(" ", 4<<20-len(oneBulk)) + oneBulk
-			if w := r.as("admin", "POST", "/api/import", admins); w.Code != 200 {
-				t.Errorf("%s: an admin got %d", target, w.Code)
-			}
+			wantStatus(t, r.as("admin", "POST", "/api/import", admins), 200, target)
 			if code := ends[0](""); code != test.blank {
 				t.Errorf("%s: a blank one got %d", target, code)
 			}
-			if w := r.as("cleo", "POST", target, held); w.Code != test.blank {
-				t.Errorf("%s: with room for one, got %d", target, w.Code)
-			}
+			wantStatus(t, r.as("cleo", "POST", target, held), test.blank, target)
 			time.Sleep(3 * time.Second)
 			for i := range test.most {
 				if i > 0 {
@@ -184,9 +178,7 @@ func TestHeldUploadOnAConnection(t *testing.T) {
 	if err != nil || resp.StatusCode != 408 {
 		t.Fatalf("got %+v, %v", resp, err)
 	}
-	if w := r.as("ann", "POST", "/api/links/bulk", oneBulk); w.Code != 200 {
-		t.Errorf("after it, got %d", w.Code)
-	}
+	wantStatus(t, r.as("ann", "POST", "/api/links/bulk", oneBulk), 200, "after it")
 }
 
 // An owner sends one at a time, and so does one who acts for owners.
@@ -268,9 +260,7 @@ func TestFewRunAtOnce(t *testing.T) {
 			}
 			all.Wait()
 		}
-		if w := r.as("late", "POST", "/api/import", file); w.Code != let {
-			t.Errorf("in the end got %d", w.Code)
-		}
+		wantStatus(t, r.as("late", "POST", "/api/import", file), let, "in the end")
 	})
 }
 
@@ -289,13 +279,10 @@ func TestFailedUploadsGiveBackTheirPlace(t *testing.T) {
 		req := httptest.NewRequest("POST", "/api/import", io.MultiReader(
 			bytes.NewReader(nil), failingReader{}))
 		req.Header.Set("X-Api-Key", r.keys.of["ann"])
-		w := httptest.NewRecorder()
-		r.ServeHTTP(w, req)
+		w := r.send(req)
 		if w.Code != http.StatusBadRequest {
 			t.Errorf("a body that breaks off got %d", w.Code)
 		}
-		if w := r.as("ann", "POST", "/api/links/bulk", oneBulk); w.Code != 200 {
-			t.Errorf("after %d: got %d %s", i, w.Code, w.Body)
-		}
+		wantStatus(t, r.as("ann", "POST", "/api/links/bulk", oneBulk), 200, i)
 	}
 }

@@ -1,7 +1,6 @@
 package functions_test
 
 import (
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -71,21 +70,15 @@ func TestShortenIsLimited(t *testing.T) {
 	if r.fake.Calls() != calls {
 		t.Error("the store was asked past the limit")
 	}
-	if w := shorten(ben); w.Code != 200 {
-		t.Errorf("somebody else got %d", w.Code)
-	}
+	wantStatus(t, shorten(ben), 200, "somebody else")
 	r.clock.Advance(1500 * time.Millisecond)
 	wantLimited(t, shorten(ann), "shorten", 30, 1)
 	r.clock.Advance(500 * time.Millisecond)
-	if w := shorten(ann); w.Code != 200 {
-		t.Errorf("after 2 s: got %d", w.Code)
-	}
+	wantStatus(t, shorten(ann), 200, "after 2 s")
 	wantLimited(t, shorten(ann), "shorten", 30, 2)
 	r.wantMetrics(map[string]float64{"shorten.created": 1, "shorten.deduplicated": 31,
 		"shorten.rejected": 5, "limit.refused": 5})
-	if w := r.from(ann, "GET", "/api/stats", ""); w.Code != 200 {
-		t.Errorf("another call got %d", w.Code)
-	}
+	wantStatus(t, r.from(ann, "GET", "/api/stats", ""), 200, "another call")
 }
 
 // The form counts towards the limit of shorten, and the page shows what was typed.
@@ -112,9 +105,7 @@ func TestTheFormIsLimited(t *testing.T) {
 	}
 	wantLimited(t, r.from(ann, "POST", "/api/shorten", `{"longUrl":"https://example.com/"}`),
 		"shorten", 1, 60)
-	if w := r.from(ann, "GET", "/", ""); w.Code != 200 {
-		t.Errorf("GET / got %d", w.Code)
-	}
+	wantStatus(t, r.from(ann, "GET", "/", ""), 200, "GET /")
 }
 
 // Every request with an owner's credentials counts for the owner, whatever its address, and for
@@ -145,9 +136,8 @@ func TestOwnersAreLimited(t *testing.T) {
 			`{"longUrl":"https://example.com/"}`); w.Code == 429 {
 			t.Errorf("%s without credentials got 429", address)
 		}
-		if w := r.as("dora", "GET", "/api/me", "", "X-Forwarded-For", address); w.Code != 200 {
-			t.Errorf("another owner got %d", w.Code)
-		}
+		wantStatus(t, r.as("dora", "GET", "/api/me", "", "X-Forwarded-For", address), 200,
+			"another owner")
 	}
 }
 
@@ -189,10 +179,7 @@ func TestCallsWithoutCredentialsAreLimited(t *testing.T) {
 // Guesses of the admin key are limited even without other limits. Correct credentials are accepted.
 func TestGuessesOfTheAdminKeyAreLimited(t *testing.T) {
 	r := limited(t, access.Rates{})
-	unknown, err := access.NewKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	unknown := unknownKey(t)
 	present := func(address, secret string) *httptest.ResponseRecorder {
 		return r.from(address, "GET", "/api/me", "", "Authorization", "Bearer "+secret)
 	}
@@ -206,15 +193,9 @@ func TestGuessesOfTheAdminKeyAreLimited(t *testing.T) {
 		wantLimited(t, present(ann, guess), "guess", 30, 2)
 	}
 	wantProblem(t, present(ben, adminKey+"30"), 401, "credentials-invalid", "")
-	if w := present(ann, adminKey); w.Code != 200 {
-		t.Errorf("the admin key: got %d %s", w.Code, w.Body)
-	}
-	if w := r.from(ann, "GET", "/api/me", ""); w.Code != 200 {
-		t.Errorf("no credentials: got %d %s", w.Code, w.Body)
-	}
-	if w := r.as("ada", "GET", "/api/me", "", "X-Forwarded-For", ann); w.Code != 200 {
-		t.Errorf("a key: got %d %s", w.Code, w.Body)
-	}
+	wantStatus(t, present(ann, adminKey), 200, "the admin key")
+	wantStatus(t, r.from(ann, "GET", "/api/me", ""), 200, "no credentials")
+	wantStatus(t, r.as("ada", "GET", "/api/me", "", "X-Forwarded-For", ann), 200, "a key")
 	r.clock.Advance(2 * time.Second)
 	wantProblem(t, present(ann, adminKey+"30"), 401, "credentials-invalid", "")
 	wantLimited(t, present(ann, adminKey+"31"), "guess", 30, 2)
@@ -273,9 +254,7 @@ func TestUnknownAliasesAreLimited(t *testing.T) {
 	wantLimited(t, r.from(ann, "HEAD", "/nobody+", ""), "unknown", 60, 1)
 	wantLimited(t, r.from(ann, "GET", "/cold", ""), "unknown", 60, 1)
 	for target, status := range map[string]int{"/cached": 302, "/cached+": 200, "/cached.": 302} {
-		if w := r.from(ann, "GET", target, ""); w.Code != status {
-			t.Errorf("%s: got %d, want %d", target, w.Code, status)
-		}
+		wantStatus(t, r.from(ann, "GET", target, ""), status, target)
 	}
 	page := r.from(ann, "GET", "/nobody", "", "Accept", "text/html")
 	if page.Code != 429 || !strings.HasPrefix(page.Header().Get("Content-Type"), "text/html") ||
@@ -351,9 +330,7 @@ func TestRefusedCredentialsAreLimited(t *testing.T) {
 	}
 	wantLimited(t, r.from(ann, "GET", "/nobody", ""), "unknown", 4, 15)
 	for _, who := range []string{"", "cleo", "admin"} { // authenticated without a look-up
-		if w := r.as(who, "GET", "/api/me", "", "X-Forwarded-For", ann); w.Code != 200 {
-			t.Errorf("%q: got %d", who, w.Code)
-		}
+		wantStatus(t, r.as(who, "GET", "/api/me", "", "X-Forwarded-For", ann), 200, who)
 	}
 	wantProblem(t, r.from(ben, "GET", "/api/me", "", "X-Api-Key", unknownKey(t)), 401,
 		"credentials-invalid", "")
@@ -381,9 +358,7 @@ func TestRedirectsAreLimited(t *testing.T) {
 			t.Errorf("%s got 429", request)
 		}
 	}
-	if w := r.from(ben, "GET", "/cached+", ""); w.Code != 200 {
-		t.Errorf("somebody else's preview got %d", w.Code)
-	}
+	wantStatus(t, r.from(ben, "GET", "/cached+", ""), 200, "somebody else's preview")
 	if w := r.from(ben, "GET", "/cached", ""); w.Code != 302 || r.fake.Calls() != calls {
 		t.Errorf("somebody else got %d", w.Code)
 	}
@@ -424,8 +399,7 @@ func TestForgedAddressesAreOneClient(t *testing.T) {
 				"X-Azure-Clientip", "True-Client-Ip", "Cf-Connecting-Ip"} {
 				req.Header.Set(other, invented)
 			}
-			w := httptest.NewRecorder()
-			r.ServeHTTP(w, req)
+			w := r.send(req)
 			status[w.Code]++
 		}
 		if status[404] != 5 || status[429] != forged-5 {
@@ -434,8 +408,7 @@ func TestForgedAddressesAreOneClient(t *testing.T) {
 		req := httptest.NewRequest("GET", "http://internal.example/nobody", nil)
 		req.Header.Set("X-Forwarded-For", strings.Join(append([]string{ann, ben}, behind[1:]...),
 			","))
-		w := httptest.NewRecorder()
-		if r.ServeHTTP(w, req); w.Code != 404 {
+		if w := r.send(req); w.Code != 404 {
 			t.Errorf("%d proxies: somebody else got %d", hops, w.Code)
 		}
 	}
@@ -458,8 +431,7 @@ func TestClientsWithoutAnAddress(t *testing.T) {
 			for pair := range slices.Chunk(header, 2) {
 				req.Header.Set(pair[0], pair[1])
 			}
-			w := httptest.NewRecorder()
-			r.ServeHTTP(w, req)
+			w := r.send(req)
 			status = append(status, w.Code)
 		}
 		return status
@@ -501,9 +473,8 @@ func TestIPv6ClientsAreLimitedByNetwork(t *testing.T) {
 			}
 		}
 	}
-	if w := r.from("203.0.113.1", "GET", "/nobody", ""); w.Code != 429 {
-		t.Errorf("IPv4 that was mapped into IPv6 got %d", w.Code)
-	}
+	wantStatus(t, r.from("203.0.113.1", "GET", "/nobody", ""), 429,
+		"IPv4 that was mapped into IPv6")
 }
 
 // probing returns a rig that allows three probes, with links of several owners.
@@ -531,9 +502,7 @@ func probing(t *testing.T) (r *rig, token string) {
 func TestDryRunsTellLittleOfOthers(t *testing.T) {
 	const url, other = "https://example.com/", "https://example.org/"
 	r, _ := probing(t)
-	if err := r.fake.Blocked.Add(t.Context(), "evil.example"); err != nil {
-		t.Fatal(err)
-	}
+	r.block("evil.example")
 	first := line("own", url, "") + line("free", url, "") + line("bobs", other, "") +
 		line("free", other, "") + line("bobs-gone", url, "") +
 		line("own-off", other, "") + line("evil", "https://evil.example/", "")
@@ -631,9 +600,7 @@ func TestFreeAliases(t *testing.T) {
 	}
 	want := func(who, alias, body string) {
 		t.Helper()
-		if w := ask(who, alias); w.Code != 200 || strings.TrimSpace(w.Body.String()) != body {
-			t.Errorf("%s of %s: got %d %s", alias, who, w.Code, w.Body)
-		}
+		wantJSON(t, ask(who, alias), body, alias, who)
 	}
 	const free, taken = `{"free":true}`, `{"free":false}`
 	for range 4 { // none of these costs anything
@@ -660,9 +627,7 @@ func TestFreeAliases(t *testing.T) {
 	for range 2 {
 		wantProblem(t, ask("cleo", "damaged"), 410, "link-damaged", "")
 	}
-	if w := ask("cleo", "damaged"); w.Code != 429 {
-		t.Errorf("damaged: got %d %s", w.Code, w.Body)
-	}
+	wantStatus(t, ask("cleo", "damaged"), 429, "damaged")
 	r.fake.Fail(link.ErrUnavailable)
 	wantProblem(t, ask("bob", "nobodys"), 503, "storage-unavailable", "")
 }
@@ -716,16 +681,16 @@ func TestGroupsMultiplyNoLimit(t *testing.T) {
 	if told != 40 {
 		t.Errorf("%d calls of 60 got an answer, want 40", told)
 	}
-	if w := r.as(bens, "GET", "/api/me", ""); w.Code != 200 {
-		t.Errorf("another member's key of the group got %d", w.Code)
-	}
+	wantStatus(t, r.as(bens, "GET", "/api/me", ""), 200, "another member's key of the group")
 }
 
-// Every limit has a counter of refused requests.
+// Every limit that refuses has a counter of refused requests.
 func TestLimitsAreCounted(t *testing.T) {
 	var names []string
 	for of := range len(access.Rates{}) { // a new one, too
-		names = append(names, access.Limit(of).String())
+		if name := access.Limit(of).String(); name != "" {
+			names = append(names, name)
+		}
 	}
 	if got := append(names, telemetry.LimitBusy); !slices.Equal(got, telemetry.Limits) {
 		t.Errorf("there are the limits %q, and counters of %q", got, telemetry.Limits)

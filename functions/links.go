@@ -65,20 +65,12 @@ func (s *service) viewLink(l link.Link) linkView {
 		GoneURL:    orNull(string(l.GoneURL)),
 		Rules:      viewRules(l.Rules),
 		Password:   l.Password != "",
-		MaxOpens:   numberOrNull(l.MaxOpens),
+		MaxOpens:   orNull(l.MaxOpens),
 	}
 	if l.MaxOpens > 0 {
 		v.OpensLeft = &l.OpensLeft
 	}
 	return v
-}
-
-// numberOrNull returns a number for a response: nil, which becomes null, for zero.
-func numberOrNull(n int) *int {
-	if n == 0 {
-		return nil
-	}
-	return &n
 }
 
 // versioned is a link with its ETag, which HTTP has as a header.

@@ -75,9 +75,7 @@ func wantOwnersAlone(t *testing.T, r *rig, member string) {
 		Shared: true})
 	wantProblem(t, r.as("ann", "PATCH", "/api/links/shared", edit), 409, "link-shared", "")
 	for _, who := range []string{"admin", "ann"} { // who then changes nothing
-		if w := r.as(who, "PATCH", "/api/links/shared", edit); w.Code != 200 {
-			t.Errorf("%s: got %d %s", who, w.Code, w.Body)
-		}
+		wantStatus(t, r.as(who, "PATCH", "/api/links/shared", edit), 200, who)
 	}
 }
 
@@ -137,12 +135,7 @@ func TestALink(t *testing.T) {
 			`"startsAtUtc":null,"goneUrl":null,"rules":[],"password":false,` +
 			`"maxOpens":null,"opensLeft":null}`},
 	} {
-		w := r.as(test.who, "GET", "/api/links/"+test.alias, "")
-		if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != test.want ||
-			w.Header().Get("Content-Type") != "application/json" ||
-			w.Header().Get("Cache-Control") != "no-store" {
-			t.Errorf("got %d %v\n%s, want\n%s", w.Code, w.Header(), got, test.want)
-		}
+		wantJSON(t, r.as(test.who, "GET", "/api/links/"+test.alias, ""), test.want)
 	}
 }
 
@@ -263,7 +256,7 @@ func TestLinksOfOthersAreAsIfThereWereNone(t *testing.T) {
 						c.Rates = access.Rates{access.LimitUnknown: 1, access.LimitAPI: 1,
 							access.LimitProbes: 1}
 					})
-					_ = r.fake.Blocked.Add(t.Context(), "evil.example")
+					r.block("evil.example")
 					r.putKey(who, access.Key{Owner: who, ReadOnly: who == "reader"})
 					if l != nil {
 						r.fake.Put(*l)
@@ -430,10 +423,8 @@ func TestPatchesThatAreRefused(t *testing.T) {
 		"application/json" {
 		t.Errorf("Accept-Patch %q", got)
 	}
-	if w := r.do("POST", "/api/shorten", `{"longUrl":"https://example.com/"}`, "Content-Type",
-		"application/merge-patch+json"); w.Code != 415 {
-		t.Errorf("shorten takes a patch: %d", w.Code)
-	}
+	wantStatus(t, r.do("POST", "/api/shorten", `{"longUrl":"https://example.com/"}`, "Content-Type",
+		"application/merge-patch+json"), 415, "shorten takes a patch")
 }
 
 func TestSharedLinks(t *testing.T) {
@@ -462,12 +453,8 @@ func TestSharedLinks(t *testing.T) {
 			t.Errorf("%s: got %d %s", body, w.Code, w.Body)
 		}
 	}
-	if w := r.as("admin", "PATCH", "/api/links/anns", `{"disabled":true}`); w.Code != 200 {
-		t.Errorf("an admin: got %d %s", w.Code, w.Body)
-	}
-	if w := r.as("admin", "DELETE", "/api/links/nobodys", ""); w.Code != 204 {
-		t.Errorf("an admin: got %d %s", w.Code, w.Body)
-	}
+	wantStatus(t, r.as("admin", "PATCH", "/api/links/anns", `{"disabled":true}`), 200, "an admin")
+	wantStatus(t, r.as("admin", "DELETE", "/api/links/nobodys", ""), 204, "an admin")
 	// That the admin took it down says more than that others were given it.
 	wantProblem(t, r.as("ann", "PATCH", "/api/links/anns", `{"disabled":false}`), 403, "link-locked",
 		"")
@@ -498,9 +485,7 @@ func TestSharing(t *testing.T) {
 	}
 	shared("false")
 	stranger, _ := claimToken(t)
-	if w := r.as(stranger, "POST", "/api/shorten", body); w.Code != 200 {
-		t.Errorf("somebody else: got %d %s", w.Code, w.Body)
-	}
+	wantStatus(t, r.as(stranger, "POST", "/api/shorten", body), 200, "somebody else")
 	shared("true")
 }
 
@@ -617,8 +602,7 @@ func TestIfMatch(t *testing.T) {
 				req.Header.Add("If-Match", strings.NewReplacer("TAG", tag, "OPAQUE",
 					strings.Trim(tag, `"`)).Replace(line))
 			}
-			w := httptest.NewRecorder()
-			r.ServeHTTP(w, req)
+			w := r.send(req)
 			if w.Code != want {
 				t.Errorf("%s, %s: got %d %s, want %d", name, method, w.Code, w.Body, want)
 			}

@@ -30,7 +30,7 @@ func (s *service) manage(ctx context.Context, w http.ResponseWriter, r *http.Req
 	const prefix = "/manage/"
 	if len(r.URL.Path) <= len(prefix) {
 		if s.domainOf(r) != "" { // people sign in at the default domain only
-			found(w, s.Rules.Base.String()+"/manage")
+			found(w, http.StatusFound, s.Rules.Base.String()+"/manage")
 			return nil
 		}
 		by := s.Callers.SignIn(ctx)

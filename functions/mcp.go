@@ -308,10 +308,7 @@ func (s *service) use(t *tool, c *toolCall) (result *mcp.CallToolResult) {
 	}
 	switch {
 	case err != nil:
-		p := problemOf(err)
-		if p == notFoundProblem {
-			p = s.notFound()
-		}
+		p := s.problemOf(err)
 		logProblem(log, p, err)
 		return refusal(p)
 	case view == nil:

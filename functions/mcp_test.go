@@ -260,9 +260,7 @@ func TestMessagesThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", method, w.Header())
 		}
 	}
-	if w := r.as("", "OPTIONS", "/api/mcp", ""); w.Code != 204 {
-		t.Errorf("OPTIONS: %d", w.Code)
-	}
+	wantStatus(t, r.as("", "OPTIONS", "/api/mcp", ""), 204, "OPTIONS")
 	wantProblem(t, r.message("ann", "["+ping+"]"), 400, "body", "")
 	wantProblem(t, r.message("ann", `"x"`), 400, "body", "")
 	wantProblem(t, r.message("ann", ping+strings.Repeat(" ", 32<<10)), 413, "body-too-large", "")
@@ -285,9 +283,7 @@ func TestMessagesThatAreRefused(t *testing.T) {
 		}
 	}
 	// Accepted: without an Origin, with one of the service's own, and with a notification.
-	if w := r.message("bob", ping, "Origin", "https://tiney.to"); w.Code != 200 {
-		t.Errorf("of our own page: %d %s", w.Code, w.Body)
-	}
+	wantStatus(t, r.message("bob", ping, "Origin", "https://tiney.to"), 200, "of our own page")
 	if w := r.message("bob", `{"jsonrpc":"2.0","method":"notifications/initialized"}`); w.Code !=
 		202 || w.Body.Len() > 0 {
 		t.Errorf("a notification: %d %s", w.Code, w.Body)
@@ -335,9 +331,8 @@ func TestMessagesAsTheyAre(t *testing.T) {
 			t.Errorf("followed by %q: %d %s", more, w.Code, w.Body)
 		}
 	}
-	if w := r.message("ann", `{"jsonrpc":"2.0","id":1,"method":"ping"}`+" \r\n\t"); w.Code != 200 {
-		t.Errorf("followed by white space: %d %s", w.Code, w.Body)
-	}
+	wantStatus(t, r.message("ann", `{"jsonrpc":"2.0","id":1,"method":"ping"}`+" \r\n\t"), 200,
+		"followed by white space")
 	for _, body := range []string{`{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}`,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"a":1,"a":2}}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"\ud800"}}`} {
@@ -642,9 +637,7 @@ func TestKeysThatMayOnlyRead(t *testing.T) {
 			t.Errorf("%s: got %d %s", route, w.Code, w.Body)
 		}
 	}
-	if w := r.as(key.Key, "HEAD", "/api/links/anns", ""); w.Code != 200 {
-		t.Errorf("HEAD: %d", w.Code)
-	}
+	wantStatus(t, r.as(key.Key, "HEAD", "/api/links/anns", ""), 200, "HEAD")
 	for tool, arguments := range map[string]string{"getLink": `{"alias":"anns"}`, "listLinks": `{}`,
 		"getLinkStatistics": `{"alias":"anns"}`, "getTopLinks": `{}`} {
 		if got, _ := r.calls(key.Key, tool, arguments); got.IsError {

@@ -108,12 +108,8 @@ func TestImport(t *testing.T) {
 		t.Errorf("a dry run made links: %d", w.Code)
 	}
 	r.wantResults("done", r.imports("ann", "?format=ndjson", file), want...)
-	if w := r.do(http.MethodGet, "/one", ""); w.Code != 302 {
-		t.Errorf("got %d", w.Code)
-	}
-	if w := r.do(http.MethodGet, "/four", ""); w.Code != 410 {
-		t.Errorf("got %d", w.Code)
-	}
+	wantStatus(t, r.do(http.MethodGet, "/one", ""), 302)
+	wantStatus(t, r.do(http.MethodGet, "/four", ""), 410)
 	got := r.as("ann", http.MethodGet, "/api/links/one", "").Body.String()
 	for _, member := range []string{`"createdAtUtc":"` + past + `"`, `"owner":"ann"`,
 		`"title":"One"`, `"expiresAtUtc":null`} {
@@ -278,8 +274,7 @@ func TestImportEndsInTime(t *testing.T) {
 				strings.NewReader(strings.Repeat("\n", 4<<20)))
 			req := httptest.NewRequest(http.MethodPost, "/api/import?format="+format, body)
 			req.Header.Set("Authorization", "Bearer "+r.keys.of["ann"])
-			w := httptest.NewRecorder()
-			r.ServeHTTP(w, req)
+			w := r.send(req)
 			wantProblem(t, w, http.StatusServiceUnavailable, "storage-unavailable", "")
 		})
 	}

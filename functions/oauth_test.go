@@ -27,9 +27,9 @@ func TestAssistantsFindTheProvider(t *testing.T) {
 			const want = `{"resource":"https://tiney.to/api/mcp",` +
 				`"authorization_servers":["https://login.example/"],` +
 				`"bearer_methods_supported":["header"],"scopes_supported":["openid","x"]}`
-			if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want ||
-				w.Header().Get("Access-Control-Allow-Origin") != "*" {
-				t.Errorf("%s of %s: got %d %v %s", path, host, w.Code, w.Header(), got)
+			wantJSON(t, w, want, path, host)
+			if got := w.Header().Get("Access-Control-Allow-Origin"); got != "*" {
+				t.Errorf("%s of %s: it is for %q", path, host, got)
 			}
 		}
 	}
@@ -42,9 +42,7 @@ func TestAssistantsFindTheProvider(t *testing.T) {
 		"GET /.well-known/oauth-authorization-server":        404,
 	} {
 		method, path, _ := strings.Cut(request, " ")
-		if w := r.do(method, path, ""); w.Code != want {
-			t.Errorf("%s: got %d, want %d", request, w.Code, want)
-		}
+		wantStatus(t, r.do(method, path, ""), want, request)
 	}
 	if r.fake.Calls() != 0 {
 		t.Error("storage was asked")

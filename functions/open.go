@@ -69,24 +69,17 @@ func (s *service) open(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	}
 	if err == nil {
 		s.Metrics.RedirectFound.Add(1)
-		h := w.Header()
-		h["Location"] = []string{o.location}
-		h["Cache-Control"] = noStore
-		h["X-Robots-Tag"] = noIndex
-		w.WriteHeader(http.StatusSeeOther)
+		found(w, http.StatusSeeOther, o.location)
 		s.click(r, o.decision)
 		return nil
 	}
-	p := problemOf(err)
+	p := s.problemOf(err)
 	if !o.form || !prefers(r.Header, "text/html") {
 		return err
 	}
 	if p.Type == wrongPasswordProblem.Type {
 		s.guardPage(w, r, o.link, p.Status, p.Detail)
 		return nil
-	}
-	if p == notFoundProblem {
-		p = s.notFound()
 	}
 	onPage := *p // the log still gets err
 	var offer pages.Offer
@@ -123,12 +116,12 @@ func (s *service) readOpening(w http.ResponseWriter, o *opening) error {
 		password = values.Get("password")
 	case isJSON(o.r.Header.Get("Content-Type"), "application/json"):
 		asked, err := decode[struct {
-			Password *string `json:"password"`
+			Password string `json:"password"`
 		}](body)
 		if err != nil {
 			return err
 		}
-		password = *orDefault(asked.Password, "")
+		password = asked.Password
 	default:
 		return openTypeProblem
 	}
@@ -151,14 +144,19 @@ func (s *service) lead(ctx context.Context, o *opening) error {
 	if err = s.unlock(ctx, o, o.link); err != nil {
 		return err
 	}
+	choose := func() error {
+		to, err := s.choose(ctx, visitor{s, o.r, false}, &o.decision)
+		o.target = target{longURL: to.LongURL, location: link.Location(to.LongURL)}
+		return err
+	}
 	if o.link.MaxOpens == 0 {
-		return s.choose(ctx, o, o.link)
+		return choose()
 	}
 	_, err = s.Links.Open(ctx, o.link.Name, func(l link.Link) error {
 		if err := s.unlock(ctx, o, l); err != nil {
 			return err
 		}
-		return s.choose(ctx, o, l)
+		return choose()
 	})
 	return err
 }
@@ -171,18 +169,6 @@ func (s *service) unlock(ctx context.Context, o *opening, l link.Link) error {
 		return p
 	}
 	return s.comparePassword(ctx, o, l)
-}
-
-// choose sets where an opening of a link leads. Error: linkBlockedProblem.
-func (s *service) choose(ctx context.Context, o *opening, l link.Link) error {
-	if len(l.Rules) > 0 {
-		l, o.rule = l.For(visitor{s, o.r, false}, o.at)
-	}
-	if s.Blocked.Has(ctx, l.LongURL) {
-		return linkBlockedProblem
-	}
-	o.target = target{longURL: l.LongURL, location: link.Location(l.LongURL)}
-	return nil
 }
 
 // comparePassword returns nil if an opening has the password of a link, and compares a password
@@ -199,12 +185,12 @@ func (s *service) comparePassword(ctx context.Context, o *opening, l link.Link) 
 	}
 	// A try counts as a wrong one while it is compared, and not while it waits for that.
 	undo, right := func() {}, false
-	err := s.limits.mayTry(o.r, l.Name)
+	_, err := s.limits.try(o.r, l.Name, false)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, passwordWait)
 		defer cancel()
 		right, err = s.passwords.Match(ctx, l.Password, o.password, func() (err error) {
-			undo, err = s.limits.try(o.r, l.Name)
+			undo, err = s.limits.try(o.r, l.Name, true)
 			return err
 		})
 		if err != nil && ctx.Err() != nil {
@@ -222,45 +208,31 @@ func (s *service) comparePassword(ctx context.Context, o *opening, l link.Link) 
 	return err
 }
 
-// mayTry returns a problem if a link got so many wrong passwords that the client has to wait. It
-// counts nothing.
-func (l *limits) mayTry(r *http.Request, name link.Name) error {
-	all, one := l.trying(r, name)
-	if l.Wait(access.LimitWrong, all) > 0 || l.Wait(access.LimitWrongDaily, all) > 0 {
-		return wrongPasswordsProblem(l.Wait(access.LimitWrongLate, one))
+// try returns a problem if a link got so many wrong passwords that the client has to wait. If counts
+// is set, it also counts one more, which undo undoes.
+func (l *limits) try(r *http.Request, name link.Name, counts bool) (undo func(), err error) {
+	all := access.Client{Owner: string(name)}
+	one := access.Client{Of: string(name), Address: l.addresses.Of(r)}
+	wait := l.Wait
+	if counts {
+		wait = l.Take
 	}
-	return nil
-}
-
-// try counts a wrong password of a link, which undo undoes. Its error is that of mayTry.
-func (l *limits) try(r *http.Request, name link.Name) (undo func(), err error) {
-	all, one := l.trying(r, name)
-	if l.Take(access.LimitWrong, all) == 0 {
-		if l.Take(access.LimitWrongDaily, all) == 0 {
-			return func() {
-				l.Return(access.LimitWrong, all)
-				l.Return(access.LimitWrongDaily, all)
-			}, nil
+	if wait(access.LimitWrong, all) == 0 {
+		giveBack := func() { l.Return(access.LimitWrong, all) }
+		if wait(access.LimitWrongDaily, all) == 0 {
+			return func() { giveBack(); l.Return(access.LimitWrongDaily, all) }, nil
 		}
-		l.Return(access.LimitWrong, all)
+		if counts {
+			giveBack()
+		}
 	}
-	err = wrongPasswordsProblem(l.Take(access.LimitWrongLate, one))
-	return func() { l.Return(access.LimitWrongLate, one) }, err
-}
-
-// trying returns as whom everybody's passwords of a link count, and those of one client.
-func (l *limits) trying(r *http.Request, name link.Name) (all, one access.Client) {
-	return access.Client{Owner: string(name)},
-		access.Client{Of: string(name), Address: l.addresses.Of(r)}
-}
-
-func wrongPasswordsProblem(wait time.Duration) error {
-	if wait == 0 {
-		return nil
+	late := wait(access.LimitWrongLate, one)
+	if late > 0 {
+		p := limitedProblem(access.LimitWrongLate, 1, late)
+		p.Detail = "This link got many wrong passwords. Try again in " + inWords(late) + "."
+		return nil, p
 	}
-	p := limitedProblem(access.LimitWrongLate, 1, wait)
-	p.Detail = "This link got many wrong passwords. Try again in " + inWords(wait) + "."
-	return p
+	return func() { l.Return(access.LimitWrongLate, one) }, nil
 }
 
 // shortURLAt returns the short URL that a request to open a link is about.

@@ -279,8 +279,7 @@ func TestFormsOfOtherWebsites(t *testing.T) {
 		req.Header = http.Header{"Content-Type": {"application/x-www-form-urlencoded"},
 			"Accept": {"text/html"}}
 		maps.Copy(req.Header, test.header)
-		w := httptest.NewRecorder()
-		r.ServeHTTP(w, req)
+		w := r.send(req)
 		if test.ours && w.Code != 201 || !test.ours && (w.Code != 403 || r.fake.Calls() != 0 ||
 			!strings.Contains(w.Body.String(), "another website&#39;s</h1>")) {
 			t.Errorf("%v, %v: got %d %s", test.base, test.header, w.Code, w.Body)
@@ -364,9 +363,7 @@ func TestManage(t *testing.T) {
 			}
 		}
 	}
-	if w := r.do("HEAD", "/manage", ""); w.Code != 200 {
-		t.Errorf("HEAD: got %d", w.Code)
-	}
+	wantStatus(t, r.do("HEAD", "/manage", ""), 200, "HEAD")
 	wantProblem(t, r.do("POST", "/manage", ""), 405, "method", "")
 
 	r = newRig(t, func(c *functions.Config) {

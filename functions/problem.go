@@ -304,6 +304,15 @@ func problemOf(err error) *problem {
 	return internalProblem
 }
 
+// problemOf is problemOf, and that of an alias that is not there says whether case matters.
+func (s *service) problemOf(err error) *problem {
+	p := problemOf(err)
+	if p == notFoundProblem && s.Rules.AnyCase {
+		return anyCaseProblem
+	}
+	return p
+}
+
 // pageStatuses are the statuses of problems that become pages outside of /api/, if the client
 // prefers HTML.
 var pageStatuses = []int{http.StatusForbidden, http.StatusNotFound, http.StatusGone,

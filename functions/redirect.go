@@ -105,15 +105,25 @@ func (s *service) decide(ctx context.Context, r *http.Request, q asked) (d decis
 		}
 		return d, err
 	}
-	to := d.link
-	if len(to.Rules) > 0 {
-		to, d.rule = to.For(visitor{s, r, q.preview}, d.at)
-	}
-	if s.Blocked.Has(ctx, to.LongURL) {
-		return d, linkBlockedProblem
+	to, err := s.choose(ctx, visitor{s, r, q.preview}, &d)
+	if err != nil {
+		return d, err
 	}
 	d.target, err = s.target(r, to, q)
 	return d, err
+}
+
+// choose returns the link of a decision as it leads its visitor, by its rules. Error:
+// linkBlockedProblem.
+func (s *service) choose(ctx context.Context, v visitor, d *decision) (to link.Link, err error) {
+	to = d.link
+	if len(to.Rules) > 0 {
+		to, d.rule = to.For(v, d.at)
+	}
+	if s.Blocked.Has(ctx, to.LongURL) {
+		return to, linkBlockedProblem
+	}
+	return to, nil
 }
 
 // answer redirects a request to where its link leads, and counts the click.
@@ -170,7 +180,7 @@ func (s *service) goneURL(ctx context.Context, l link.Link) link.Fallback {
 
 // offer returns the problem of an alias that leads nowhere. Its page offers to make the link.
 func (s *service) offer(q asked) error {
-	p := s.notFound()
+	p := s.problemOf(notFoundProblem)
 	if q.rest != "" {
 		return p
 	}
@@ -194,7 +204,7 @@ func (s *service) fallBack(
 	if !prefers(r.Header, "text/html") {
 		return false
 	}
-	found(w, to.Location(q.alias, s.Rules.DomainName(q.domain)))
+	found(w, http.StatusFound, to.Location(q.alias, s.Rules.DomainName(q.domain)))
 	return true
 }
 
@@ -255,11 +265,11 @@ func (s *service) cacheControl(l link.Link, now time.Time) []string {
 	return []string{"public, max-age=" + strconv.FormatInt(int64(age/time.Second), 10)}
 }
 
-// found redirects with a 302, which is not cached.
-func found(w http.ResponseWriter, to string) {
+// found redirects, and lets nobody cache that.
+func found(w http.ResponseWriter, status int, to string) {
 	h := w.Header()
 	h["Location"] = []string{to}
 	h["Cache-Control"] = noStore
 	h["X-Robots-Tag"] = noIndex
-	w.WriteHeader(http.StatusFound)
+	w.WriteHeader(status)
 }

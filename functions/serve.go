@@ -104,10 +104,7 @@ const (
 )
 
 func (s *service) fail(w *statusWriter, r *http.Request, err error) {
-	p := problemOf(err)
-	if p == notFoundProblem {
-		p = s.notFound()
-	}
+	p := s.problemOf(err)
 	if p.limit != "" {
 		s.Metrics.LimitRefused(p.limit).Add(1)
 	}

@@ -66,7 +66,7 @@ func (s *service) viewMade(l link.Link, wish link.Wish) made {
 		m.Rules = viewRules(l.Rules)
 	}
 	if l.Guarded() || wish.Password != nil || wish.MaxOpens != nil { // also one that was there
-		m.Password, m.MaxOpens = new(l.Password != ""), new(numberOrNull(l.MaxOpens))
+		m.Password, m.MaxOpens = new(l.Password != ""), new(orNull(l.MaxOpens))
 	}
 	return m
 }

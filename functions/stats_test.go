@@ -64,14 +64,9 @@ func TestStats(t *testing.T) {
 		`"devices":[{"name":"desktop","clicks":4}],"sources":[{"name":"(none)","clicks":4}],`+
 		`"targets":[]}`, from, to, to, from, to)
 	w := r.as("ann", "GET", "/api/links/abcdef/stats"+query, "")
-	if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want {
-		t.Errorf("got %d %s\nwant %s", w.Code, got, want)
-	}
-	for name, want := range map[string]string{"Content-Type": "application/json", "Vary": "Accept",
-		"Cache-Control": "no-store"} {
-		if got := w.Header().Get(name); got != want {
-			t.Errorf("%s %q, want %q", name, got, want)
-		}
+	wantJSON(t, w, want)
+	if got := w.Header().Get("Vary"); got != "Accept" {
+		t.Errorf("Vary %q", got)
 	}
 
 	var hourly struct {
@@ -303,9 +298,7 @@ func TestWhoMaySeeStats(t *testing.T) {
 		"ann /API/links/abcdef/STATS/": 200, "ann /api/links/ABCDEF/stats": 404,
 	} {
 		who, target, _ := strings.Cut(request, " ")
-		if w := r.as(who, "GET", target, ""); w.Code != want {
-			t.Errorf("%s: got %d %s, want %d", request, w.Code, w.Body, want)
-		}
+		wantStatus(t, r.as(who, "GET", target, ""), want, request)
 	}
 }
 
@@ -403,20 +396,14 @@ func TestStatsOfATag(t *testing.T) {
 		"ann &interval=day": want(4),
 	} {
 		who, query, _ := strings.Cut(request, " ")
-		w := r.as(who, "GET", path+query, "")
-		if got := strings.TrimSpace(w.Body.String()); w.Code != 200 ||
-			got != want {
-			t.Errorf("%s: got %d %s\nwant %s", request, w.Code, got, want)
-		}
+		wantJSON(t, r.as(who, "GET", path+query, ""), want, request)
 	}
 	w := r.as("ann", "GET", path, "", "Accept", "text/csv")
 	if want := "at,clicks,bots,visitors\r\n" + date + "T00:00:00Z,4,4,\r\n"; w.Body.String() != want {
 		t.Errorf("got %d %q, want %q", w.Code, w.Body, want)
 	}
 	w = r.as("ann", "GET", strings.Replace(path, "tag=work", "tag=none", 1), "")
-	if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want(0) {
-		t.Errorf("a tag that no link has: got %d %s", w.Code, got)
-	}
+	wantJSON(t, w, want(0), "a tag that no link has")
 	wantProblem(t, r.as("bob", "GET", path+"&owner=ann", ""), 403, "forbidden", "owner")
 
 	// More than 1,000 newer links fill the first page of the list. 100 links are not too many.
@@ -426,9 +413,7 @@ func TestStatsOfATag(t *testing.T) {
 	for i := range 96 {
 		put(fmt.Sprint("work", i), "ann", "work")
 	}
-	if w := r.as("ann", "GET", path, ""); strings.TrimSpace(w.Body.String()) != want(100) {
-		t.Errorf("got %d %s", w.Code, w.Body)
-	}
+	wantJSON(t, r.as("ann", "GET", path, ""), want(100))
 	put("hundredAndFirst", "ann", "work")
 	wantProblem(t, r.as("ann", "GET", path, ""), 400, "parameter", "tag")
 
@@ -473,11 +458,8 @@ func TestClicksOfSomeLinks(t *testing.T) {
 		"ann ,": "",
 	} {
 		who, aliases, _ := strings.Cut(request, " ")
-		w := r.as(who, "GET", "/api/stats/clicks?alias="+aliases, "")
-		if got := strings.TrimSpace(w.Body.String()); w.Code != 200 ||
-			got != `{"items":[`+want+`]}` || w.Header().Get("Cache-Control") != "no-store" {
-			t.Errorf("%s: got %d %s\nwant %s", request, w.Code, got, want)
-		}
+		wantJSON(t, r.as(who, "GET", "/api/stats/clicks?alias="+aliases, ""),
+			`{"items":[`+want+`]}`, request)
 	}
 	for _, query := range []string{"", "alias=", "alias=a&alias=b",
 		"alias=" + strings.Repeat("a,", 100) + "a", "alias=" + strings.Repeat("x", 4001)} {
@@ -538,11 +520,7 @@ func TestTopLinks(t *testing.T) {
 		"admin ?limit=100&window=30d": answer("30d", 0, 1, 2, 3),
 	} {
 		who, query, _ := strings.Cut(request, " ")
-		w := r.as(who, "GET", "/api/stats/top"+query, "")
-		if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want ||
-			w.Header().Get("Cache-Control") != "no-store" {
-			t.Errorf("%s: got %d %v %s\nwant %s", request, w.Code, w.Header(), got, want)
-		}
+		wantJSON(t, r.as(who, "GET", "/api/stats/top"+query, ""), want, request)
 	}
 	tool, _ := r.calls("ann", "getTopLinks", `{"window":"7d"}`)
 	if items, _ := tool.StructuredContent["items"].([]any); len(items) != 2 ||

@@ -324,9 +324,7 @@ func TestTransferAndShorten(t *testing.T) {
 		members(t, w)["alias"] != `"anns"` {
 		t.Errorf("for the new owner: got %d %s", w.Code, w.Body)
 	}
-	if w := r.as("ann", "POST", "/api/shorten", body+`}`); w.Code != 201 {
-		t.Errorf("for the former owner: got %d %s", w.Code, w.Body)
-	}
+	wantStatus(t, r.as("ann", "POST", "/api/shorten", body+`}`), 201, "for the former owner")
 }
 
 func TestHistory(t *testing.T) {
@@ -379,12 +377,8 @@ func TestHistory(t *testing.T) {
 		for _, item := range want[test.alias] {
 			items = append([]string{item}, items...)
 		}
-		w := r.as(test.who, "GET", "/api/links/"+test.alias+"/history", "")
-		if got := strings.TrimSpace(w.Body.String()); w.Code != 200 ||
-			got != `{"items":[`+strings.Join(items, ",")+`]}` ||
-			w.Header().Get("Cache-Control") != "no-store" {
-			t.Errorf("%s: got %d %s\nwant %s", test.alias, w.Code, got, strings.Join(items, ",\n"))
-		}
+		wantJSON(t, r.as(test.who, "GET", "/api/links/"+test.alias+"/history", ""),
+			`{"items":[`+strings.Join(items, ",")+`]}`, test.alias)
 	}
 	r.fake.Put(link.Link{Name: "tombstone", GoneReason: link.StateExpired, GoneAt: r.clock.Now()})
 	for _, alias := range []string{"unknown", "tombstone", "a.b"} {
@@ -476,15 +470,10 @@ func TestTakedown(t *testing.T) {
 					t.Errorf("%+v: got %d %s", s, w.Code, w.Body)
 				}
 			}
-			if w := r.get("/down"); w.Code != 302 {
-				t.Errorf("it does not lead there again: %d", w.Code)
-			}
-			if w := r.as(who, "DELETE", down, ""); w.Code != 204 {
-				t.Errorf("it is not its owner's again: %d %s", w.Code, w.Body)
-			}
-			if w := r.as(who, "POST", down+"/restore", ""); w.Code != 200 {
-				t.Errorf("it is not its owner's again: %d %s", w.Code, w.Body)
-			}
+			wantStatus(t, r.get("/down"), 302, "it does not lead there again")
+			wantStatus(t, r.as(who, "DELETE", down, ""), 204, "it is not its owner's again")
+			wantStatus(t, r.as(who, "POST", down+"/restore", ""), 200,
+				"it is not its owner's again")
 		})
 	}
 }
@@ -524,9 +513,8 @@ func (r *rig) wantTakenDown(owner, who, token, url string, deleted bool) {
 		}
 		for _, body := range []string{`{"longUrl":"` + url + `"}`,
 			`{"longUrl":"https://example.com/elsewhere"}`} {
-			if w := r.as(who, "PATCH", "/api/links/elsewhere", body); w.Code != 200 {
-				t.Errorf("an edit of another link: %d %s", w.Code, w.Body)
-			}
+			wantStatus(t, r.as(who, "PATCH", "/api/links/elsewhere", body), 200,
+				"an edit of another link")
 		}
 	} else if w := r.as("ann", "POST", "/api/claims",
 		`{"claims":[{"alias":"down","claimToken":"`+token+`"}]}`); !strings.Contains(
@@ -545,13 +533,10 @@ func (r *rig) wantTakenDown(owner, who, token, url string, deleted bool) {
 		wantProblem(t, w, 403, "target-disabled", "")
 	}
 	if owner != "" {
-		if w := r.as(who, "POST", "/api/shorten", named+`,"alias":"chosen"}`); w.Code != 201 {
-			t.Errorf("a chosen alias: %d %s", w.Code, w.Body)
-		}
+		wantStatus(t, r.as(who, "POST", "/api/shorten", named+`,"alias":"chosen"}`), 201,
+			"a chosen alias")
 	}
-	if w := r.get("/down"); w.Code != 410 {
-		t.Errorf("it leads somewhere: %d", w.Code)
-	}
+	wantStatus(t, r.get("/down"), 410, "it leads somewhere")
 }
 
 // What is an admin's own, or a group's of theirs, is not taken down by them.
@@ -566,9 +551,7 @@ func TestAdminsOwnLinksAreNotTakenDown(t *testing.T) {
 			t.Errorf("%s: got %d %s", owner, w.Code, w.Body)
 		}
 		r.as("admin", "DELETE", target, "")
-		if w := r.as(owner, "POST", target+"/restore", ""); w.Code != 200 {
-			t.Errorf("%s: got %d %s", owner, w.Code, w.Body)
-		}
+		wantStatus(t, r.as(owner, "POST", target+"/restore", ""), 200, owner)
 		// A link that an admin disables and gives away is taken down.
 		for given, locked := range map[string]string{"ops": "false", "ann": "true"} {
 			w := r.as("admin", "PATCH", target, `{"owner":"`+given+`","disabled":true}`)

@@ -27,10 +27,11 @@ const (
 	limitCount
 )
 
-// String returns the name of the limit in responses.
+// String returns the name of the limit in responses. LimitWrong and LimitWrongDaily have none: past
+// them, LimitWrongLate refuses.
 func (l Limit) String() string {
-	return [limitCount]string{"shorten", "unknown", "api", "redirect", "probes", "guess", "password",
-		"password-daily", "password-late"}[l]
+	return [limitCount]string{"shorten", "unknown", "api", "redirect", "probes", "guess", "", "",
+		"password-late"}[l]
 }
 
 // Window returns the time for which the rate of the limit is given.

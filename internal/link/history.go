@@ -122,8 +122,7 @@ func (l Link) before(next Link) map[string]any {
 	set("forward", l.Forward != next.Forward, l.Forward.Names())
 	set("rules", !sameRules(l.Rules, next.Rules), append([]TargetRule{}, l.Rules...))
 	set("password", l.Password != next.Password, l.Password != "")
-	set("maxOpens", l.MaxOpens != next.MaxOpens || l.OpensLeft != next.OpensLeft,
-		numberOrNull(l.MaxOpens))
+	set("maxOpens", l.MaxOpens != next.MaxOpens || l.OpensLeft != next.OpensLeft, orNull(l.MaxOpens))
 	set("disabled", l.Disabled != next.Disabled, l.Disabled)
 	set("title", l.Title != next.Title, orNull(l.Title))
 	set("tags", !slices.Equal(l.Tags, next.Tags), append([]string{}, l.Tags...))
@@ -132,18 +131,11 @@ func (l Link) before(next Link) map[string]any {
 	return was
 }
 
-func orNull(s string) any {
-	if s == "" {
+func orNull[T comparable](v T) any {
+	if v == *new(T) {
 		return nil
 	}
-	return s
-}
-
-func numberOrNull(n int) any {
-	if n == 0 {
-		return nil
-	}
-	return n
+	return v
 }
 
 func timeOrNull(t time.Time) any {

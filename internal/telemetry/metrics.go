@@ -61,7 +61,7 @@ type Metrics struct {
 
 	// limitRefused counts requests of clients that have sent too many, by the place of the limit in
 	// Limits.
-	limitRefused [10]Counter
+	limitRefused [8]Counter
 }
 
 // Sample is one measurement: the number of values, and their sum, minimum and maximum. The values
@@ -124,8 +124,8 @@ const LimitBusy = "busy"
 
 // Limits are the names of the limits past which requests are refused. All but LimitBusy are of
 // access.Limit.
-var Limits = []string{"shorten", "unknown", "api", "redirect", "probes", "guess", "password",
-	"password-daily", "password-late", LimitBusy}
+var Limits = []string{"shorten", "unknown", "api", "redirect", "probes", "guess", "password-late",
+	LimitBusy}
 
 // LimitRefused returns the counter of a limit, by its name in Limits.
 func (m *Metrics) LimitRefused(limit string) *Counter {

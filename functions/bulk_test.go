@@ -3,6 +3,7 @@ package functions_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -124,56 +125,77 @@ func bulkBodies(one string) (list, padded func(int) string) {
 }
 
 func TestBulkBodies(t *testing.T) {
-	const one = `{"longUrl":"https://example.com/"}`
-	list, padded := bulkBodies(one)
-	for name, test := range map[string]struct {
-		body   string
-		status int
-		kind   string
-		field  string
+	for method, test := range map[string]struct {
+		one, unknown string // a link, and its member that the call itself does not have
+		most         int    // bytes
+		status       string // of the result
+		otherType    string
 	}{
-		"one":       {list(1), 200, "", ""},
-		"a hundred": {list(100), 200, "", ""},
-		"1 MiB":     {padded(1 << 20), 200, "", ""},
-		"more":      {list(101), 400, "body", "links"},
-		"none":      {`{"links":[]}`, 400, "body", "links"},
-		"null":      {`{"links":null}`, 400, "body", "links"},
-		"no list":   {`{}`, 400, "body", "links"},
-		"a link":    {one, 400, "body", "longUrl"},
-		"an object": {`{"links":{}}`, 400, "body", "links"},
-		"a list":    {`[` + one + `]`, 400, "body", ""},
-		"a field twice": {`{"links":[` + one + `,{"longUrl":"a","longUrl":"b"}]}`, 400, "body",
-			"links.1.longUrl"},
-		"not JSON":       {`{"links":[` + one + `,}`, 400, "body", "links"},
-		"a byte more":    {padded(1<<20 + 1), 413, "body-too-large", ""},
-		"no JSON at all": {"", 400, "body", ""},
+		"POST":  {`{"longUrl":"https://example.com/"}`, "longUrl", 1 << 20, "20", "text/plain"},
+		"PATCH": {`{"alias":"anns"}`, "alias", 2 << 20, "200", "application/merge-patch+json"},
 	} {
-		r := newRig(t)
-		w := r.as("ann", "POST", "/api/links/bulk", test.body)
-		if test.kind == "" {
-			if w.Code != test.status {
-				t.Errorf("%s: got %d %s", name, w.Code, w.Body)
+		list, padded := bulkBodies(test.one)
+		send := func(body string, header ...string) (w *httptest.ResponseRecorder, calls int) {
+			r := newRig(t)
+			someLinks(t, r)
+			before := r.fake.Calls()
+			w = r.as("ann", method, "/api/links/bulk", body, header...)
+			return w, r.fake.Calls() - before
+		}
+		for name, body := range map[string]string{"one": list(1), "a hundred": list(100),
+			"the most bytes": padded(test.most)} {
+			w, _ := send(body)
+			if w.Code != 200 || strings.Count(w.Body.String(), `"status":`+test.status) !=
+				strings.Count(body, test.one) {
+				t.Errorf("%s %s: got %d %.500s", method, name, w.Code, w.Body)
 			}
-			continue
 		}
-		t.Run(name, func(t *testing.T) { wantProblem(t, w, test.status, test.kind, test.field) })
-		if r.fake.Calls() != 0 {
-			t.Errorf("%s: something was made", name)
+		for name, refused := range map[string]struct {
+			body        string
+			status      int
+			kind, field string
+		}{
+			"more":          {list(101), 400, "body", "links"},
+			"none":          {`{"links":[]}`, 400, "body", "links"},
+			"null":          {`{"links":null}`, 400, "body", "links"},
+			"no list":       {`{}`, 400, "body", "links"},
+			"a link":        {test.one, 400, "body", test.unknown},
+			"an object":     {`{"links":{}}`, 400, "body", "links"},
+			"a list":        {`[` + test.one + `]`, 400, "body", ""},
+			"a field twice": {`{"links":[{},{"a":"a","a":"b"}]}`, 400, "body", "links.1.a"},
+			"not JSON":      {`{"links":[` + test.one + `,}`, 400, "body", "links"},
+			"a byte more":   {padded(test.most + 1), 413, "body-too-large", ""},
+			"nothing":       {"", 400, "body", ""},
+		} {
+			t.Run(method+" "+name, func(t *testing.T) {
+				w, calls := send(refused.body)
+				wantProblem(t, w, refused.status, refused.kind, refused.field)
+				if calls != 0 {
+					t.Error("the store was asked")
+				}
+			})
 		}
+		w, _ := send(list(1), "Content-Type", test.otherType)
+		wantProblem(t, w, 415, "media-type", "")
 	}
-	r := newRig(t)
-	wantProblem(t, r.as("ann", "POST", "/api/links/bulk", list(1), "Content-Type", "text/plain"),
-		415, "media-type", "")
 }
 
 // The limits count one call as one request, however many links it has.
 func TestBulkIsOneRequest(t *testing.T) {
 	r := newRig(t, func(c *functions.Config) { c.Rates = access.Rates{1, 1, 2, 1} })
-	for i := range 2 {
-		r.bulk("ann", fmt.Sprintf(`{"longUrl":"https://example.com/%d"}`, i), `{"longUrl":"no"}`,
-			`{}`)
+	for _, who := range []string{"ann", "bob"} {
+		for i := range 2 {
+			if who == "ann" {
+				r.bulk(who, fmt.Sprintf(`{"longUrl":"https://example.com/%d"}`, i),
+					`{"longUrl":"no"}`, `{}`)
+			} else {
+				r.bulkEdit(who, `{"alias":"one"}`, `{"alias":"two","delete":true}`, `{}`)
+			}
+		}
+		for _, method := range []string{"POST", "PATCH"} {
+			wantLimited(t, r.as(who, method, "/api/links/bulk", "not read"), "api", 2, 30)
+		}
 	}
-	wantLimited(t, r.as("ann", "POST", "/api/links/bulk", "not read"), "api", 2, 30)
 }
 
 // A link that storage does not make, or does not make in time, has a 503 of its own beside the
@@ -194,9 +216,15 @@ func TestBulkInAnOutage(t *testing.T) {
 			}
 		}
 	})
+	wantOutage(t, func(r *rig) bulkResponse { return r.bulk("ann", links[0], `{"longUrl":"no"}`) })
+}
+
+// wantOutage checks the results of two links, of which the second is wrong, while storage is down.
+func wantOutage(t *testing.T, bulk func(*rig) bulkResponse) {
+	t.Helper()
 	r := newRig(t)
 	r.fake.Fail(fmt.Errorf("a cause: %w", link.ErrUnavailable))
-	got := r.bulk("ann", links[0], `{"longUrl":"no"}`)
+	got := bulk(r)
 	if got.statuses() != "503 400 " ||
 		!strings.Contains(string(got.Results[0].Problem), "/problems/storage-unavailable") ||
 		strings.Contains(string(got.Results[0].Problem), "cause") ||

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"tiney/functions"
-	"tiney/internal/access"
 	"tiney/internal/link"
 	"tiney/internal/testing/teststore"
 )
@@ -210,48 +209,6 @@ func TestBulkEditsThatCrossOthers(t *testing.T) {
 	}
 }
 
-func TestBulkEditBodies(t *testing.T) {
-	const one = `{"alias":"anns"}`
-	list, padded := bulkBodies(one)
-	for name, test := range map[string]struct {
-		body   string
-		status int
-		kind   string
-		field  string
-	}{
-		"a hundred":   {list(100), 200, "", ""},
-		"2 MiB":       {padded(2 << 20), 200, "", ""},
-		"more":        {list(101), 400, "body", "links"},
-		"none":        {`{"links":[]}`, 400, "body", "links"},
-		"a link":      {one, 400, "body", "alias"},
-		"not JSON":    {`{"links":[` + one + `,}`, 400, "body", "links"},
-		"a byte more": {padded(2<<20 + 1), 413, "body-too-large", ""},
-	} {
-		r := newRig(t)
-		someLinks(t, r)
-		w := r.as("ann", "PATCH", "/api/links/bulk", test.body)
-		if test.kind != "" {
-			t.Run(name, func(t *testing.T) {
-				wantProblem(t, w, test.status, test.kind, test.field)
-			})
-		} else if w.Code != test.status || strings.Count(w.Body.String(), `"status":200`) !=
-			strings.Count(test.body, "alias") {
-			t.Errorf("%s: got %d %.500s", name, w.Code, w.Body)
-		}
-	}
-	r := newRig(t)
-	wantProblem(t, r.as("ann", "PATCH", "/api/links/bulk", list(1), "Content-Type",
-		"application/merge-patch+json"), 415, "media-type", "")
-}
-
-func TestBulkEditIsOneRequest(t *testing.T) {
-	r := newRig(t, func(c *functions.Config) { c.Rates = access.Rates{1, 1, 2, 1} })
-	for range 2 {
-		r.bulkEdit("ann", `{"alias":"one"}`, `{"alias":"two","delete":true}`, `{}`)
-	}
-	wantLimited(t, r.as("ann", "PATCH", "/api/links/bulk", "not read"), "api", 2, 30)
-}
-
 // An owner's bulk edit waits for none of their other large calls.
 func TestOneBulkEditOfAnOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -285,13 +242,7 @@ func TestBulkEditInAnOutage(t *testing.T) {
 			t.Errorf("slow: got %s after %v", got, took)
 		}
 	})
-	r := newRig(t)
-	r.fake.Fail(fmt.Errorf("a cause: %w", link.ErrUnavailable))
-	got := r.bulkEdit("ann", edits[0], `{"alias":"ann1","title":7}`)
-	if got.statuses() != "503 400 " ||
-		!strings.Contains(string(got.Results[0].Problem), "/problems/storage-unavailable") ||
-		strings.Contains(string(got.Results[0].Problem), "cause") ||
-		strings.Count(r.log.String(), "a cause") != 1 {
-		t.Errorf("down: got %+v, and logged %s", got, r.log)
-	}
+	wantOutage(t, func(r *rig) bulkResponse {
+		return r.bulkEdit("ann", edits[0], `{"alias":"ann1","title":7}`)
+	})
 }

@@ -332,30 +332,6 @@ func TestFallbacks(t *testing.T) {
 	wantStatus(t, r.get("/unknown", "Accept", browser), 503, "in an outage")
 }
 
-func TestPagesOfADomain(t *testing.T) {
-	r := newRig(t, withDomains)
-	if w := r.get("/manage", "Host", "go.example"); w.Code != 302 ||
-		w.Header().Get("Location") != "https://tiney.to/manage" {
-		t.Errorf("/manage: %d to %s", w.Code, w.Header().Get("Location"))
-	}
-	form := func(host string, header ...string) *httptest.ResponseRecorder {
-		return r.do("POST", "/", "longUrl=https%3A%2F%2Fexample.com%2F&alias=formed",
-			append([]string{"Host", host, "Content-Type", "application/x-www-form-urlencoded"},
-				header...)...)
-	}
-	if w := form("go.example", "Origin", "https://go.example"); w.Code != 201 ||
-		!strings.Contains(w.Body.String(), "https://go.example/formed") {
-		t.Errorf("a form: %d %s", w.Code, w.Body)
-	}
-	wantStatus(t, form("go.example", "Origin", "https://evil.example"), 403, "another website's")
-	if _, err := r.fake.Read(t.Context(), "formed@go.example"); err != nil {
-		t.Error(err)
-	}
-	r = newRig(t, withDomains, func(c *functions.Config) { c.DomainsOwnersOnly = true })
-	wantStatus(t, form("go.example"), 401, "owners only")
-	wantStatus(t, form("tiney.to"), 201, "owners only, the default domain")
-}
-
 // hit is a store that has every link of go.example cached.
 type hit struct{ functions.Links }
 

@@ -194,17 +194,15 @@ func TestForm(t *testing.T) {
 // The home page of another domain makes links of that domain. The page of an unknown alias offers
 // to make it in its domain. People sign in at the default domain.
 func TestPagesOfDomains(t *testing.T) {
-	other, err := link.ParseBase("https://go.example")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := newRig(t, func(c *functions.Config) {
-		c.Rules.Domains = map[link.Domain]link.Base{"go.example": other}
+	r := newRig(t, withDomains, func(c *functions.Config) {
 		c.Rules.ExtraSchemes = []string{"mailto", "tel"}
 	})
-	const form, html = "application/x-www-form-urlencoded", "text/html"
-	w := r.do("POST", "/", "longUrl=example.com&alias=mine", "Content-Type", form, "Host",
-		"go.example")
+	form := func(host string, header ...string) *httptest.ResponseRecorder {
+		return r.do("POST", "/", "longUrl=example.com&alias=mine", append([]string{"Host", host,
+			"Content-Type", "application/x-www-form-urlencoded"}, header...)...)
+	}
+	wantStatus(t, form("go.example", "Origin", "https://evil.example"), 403, "another website's")
+	w := form("go.example", "Origin", "https://go.example")
 	wantPage(t, w)
 	if l, err := r.fake.Read(t.Context(), "mine@go.example"); err != nil || w.Code != 201 ||
 		l.LongURL != "https://example.com" ||
@@ -223,7 +221,7 @@ func TestPagesOfDomains(t *testing.T) {
 		{"go.example", "/mine+", `src="./api/links/mine@go.example/qr"`},
 		{"tiney.to", "/manage", `data-default="tiney.to" data-schemes="mailto tel"`},
 	} {
-		w := r.get(test.target, "Host", test.host, "Accept", html)
+		w := r.get(test.target, "Host", test.host, "Accept", "text/html")
 		wantPage(t, w)
 		if !strings.Contains(w.Body.String(), test.want) {
 			t.Errorf("%s%s lacks %s: %s", test.host, test.target, test.want, w.Body)
@@ -233,6 +231,9 @@ func TestPagesOfDomains(t *testing.T) {
 	if to := w.Header().Get("Location"); w.Code != 302 || to != "https://tiney.to/manage" {
 		t.Errorf("its /manage is %d %s", w.Code, to)
 	}
+	r = newRig(t, withDomains, func(c *functions.Config) { c.DomainsOwnersOnly = true })
+	wantStatus(t, form("go.example"), 401, "owners only")
+	wantStatus(t, form("tiney.to"), 201, "owners only, the default domain")
 }
 
 // No other website can make links through the browsers of its visitors. Our own form and programs

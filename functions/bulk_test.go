@@ -117,13 +117,6 @@ func TestBulkIsAsManyRequests(t *testing.T) {
 	}
 }
 
-// bulkBodies returns functions for a body that has a link so often, and for one of so many bytes.
-func bulkBodies(one string) (list, padded func(int) string) {
-	list = func(n int) string { return `{"links":[` + strings.Repeat(one+",", n-1) + one + `]}` }
-	padded = func(size int) string { return list(1) + strings.Repeat(" ", size-len(list(1))) }
-	return list, padded
-}
-
 func TestBulkBodies(t *testing.T) {
 	for method, test := range map[string]struct {
 		one, unknown string // a link, and its member that the call itself does not have
@@ -134,7 +127,10 @@ func TestBulkBodies(t *testing.T) {
 		"POST":  {`{"longUrl":"https://example.com/"}`, "longUrl", 1 << 20, "20", "text/plain"},
 		"PATCH": {`{"alias":"anns"}`, "alias", 2 << 20, "200", "application/merge-patch+json"},
 	} {
-		list, padded := bulkBodies(test.one)
+		list := func(n int) string {
+			return `{"links":[` + strings.Repeat(test.one+",", n-1) + test.one + `]}`
+		}
+		padded := func(size int) string { return list(1) + strings.Repeat(" ", size-len(list(1))) }
 		send := func(body string, header ...string) (w *httptest.ResponseRecorder, calls int) {
 			r := newRig(t)
 			someLinks(t, r)

@@ -83,10 +83,6 @@ func newRigOn(t testing.TB, store func(*storage.Config), change ...func(*functio
 		keys: keys{of: map[string]string{}}, lock: new(fakeLock), log: new(bytes.Buffer)}
 	r.fake = teststore.Open(t, r.clock, store)
 	r.clicks.Clicks, r.clicks.store = r.fake.Clicks, r.fake
-	callers, err := access.New(access.Config{AdminKey: adminKey}, r.fake.Keys, r.clock.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
 	base, err := link.ParseBase("https://tiney.to")
 	if err != nil {
 		t.Fatal(err)
@@ -107,9 +103,10 @@ func newRigOn(t testing.TB, store func(*storage.Config), change ...func(*functio
 			Clicks: &r.clicks,
 		},
 		Infrastructure: functions.Infrastructure{
-			Version: "v1.2.3", Callers: callers, Tables: r.fake, Lock: r.lock,
-			Reaper: run(func(context.Context) (string, error) { return "ran", nil }),
-			Now:    r.clock.Now, Random: rand.Reader, Log: log, Metrics: r.metrics,
+			Version: "v1.2.3", Tables: r.fake, Lock: r.lock,
+			Callers: access.New(access.Config{AdminKey: adminKey}, r.fake.Keys, r.clock.Now),
+			Reaper:  run(func(context.Context) (string, error) { return "ran", nil }),
+			Now:     r.clock.Now, Random: rand.Reader, Log: log, Metrics: r.metrics,
 		},
 	}
 	for _, c := range change {

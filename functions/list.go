@@ -39,7 +39,7 @@ const totalsTime = 3 * time.Second
 // filter says which links a list has.
 type filter struct {
 	owner, q, state string
-	words           []string // of q, unless that is a short URL
+	words           []string // of q, folded and each once, unless that is a short URL
 	tags            []string
 	domain          *link.Domain // nil: all
 	export          string       // sets its cursors apart from those of lists
@@ -220,10 +220,8 @@ func (f filter) keep(now time.Time) func(link.Link) bool {
 		switch state := l.State(now); {
 		case f.state == "" && state == link.StateDeleted,
 			f.state == wantLive && state != link.StateLive,
-			f.state != "" && f.state != wantLive && f.state != string(state):
-			return false
-		}
-		if !f.inDomain(l) {
+			f.state != "" && f.state != wantLive && f.state != string(state),
+			f.domain != nil && l.Name.Domain() != *f.domain:
 			return false
 		}
 		if len(f.words)+len(tags) == 0 {
@@ -248,20 +246,8 @@ func (f filter) keep(now time.Time) func(link.Link) bool {
 	}
 }
 
-// wordsOf returns the different words of a search, folded.
-func wordsOf(q string) []string {
-	words := strings.Fields(fold(q))
-	slices.Sort(words)
-	return slices.Compact(words)
-}
-
 func all(texts []string, is func(string) bool) bool {
 	return !slices.ContainsFunc(texts, func(text string) bool { return !is(text) })
-}
-
-// inDomain reports whether a link is in the domain of the filter.
-func (f filter) inDomain(l link.Link) bool {
-	return f.domain == nil || l.Name.Domain() == *f.domain
 }
 
 // fold maps letters that differ only in case to the same letter. It maps to upper case first,

@@ -26,11 +26,8 @@ import (
 	"tiney/internal/telemetry"
 )
 
-// tool is an operation of the API that assistants may call.
+// tool is an operation of the API that assistants may call, as tools.json has it.
 type tool struct {
-	serve func(*service, *call) (any, error)
-
-	// The rest is from tools.json.
 	mcp.Tool
 	Method    string              `json:"method"`
 	Arguments map[string]argument `json:"arguments"`
@@ -269,7 +266,6 @@ func (s *service) newTools() func() http.Handler {
 			panic(err) // it is embedded
 		}
 		for _, t := range all {
-			t.serve = toolFunctions[t.Name]
 			server.AddTool(&t.Tool, func(
 				ctx context.Context, _ *mcp.CallToolRequest,
 			) (*mcp.CallToolResult, error) {
@@ -301,7 +297,7 @@ func (s *service) use(t *tool, c *toolCall) (result *mcp.CallToolResult) {
 	if err == nil {
 		inner := &call{ctx: c.ctx, r: r, who: c.who}
 		defer inner.end()
-		view, err = t.serve(s, inner)
+		view, err = toolFunctions[t.Name](s, inner)
 	}
 	if is, ok := view.(created); ok {
 		view = is.view

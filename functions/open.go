@@ -84,7 +84,9 @@ func (s *service) open(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	onPage := *p // the log still gets err
 	var offer pages.Offer
 	if slices.Contains([]int{400, 403, 429, 503}, p.Status) {
-		offer.Again = s.shortURLAt(r)
+		if name, err := s.nameIn(r); err == nil {
+			offer.Again = s.Rules.ShortURL(link.Link{Name: name})
+		}
 	}
 	onPage.form = s.siteOf(s.domainOf(r)).Problem(r.URL.EscapedPath(), p.Status, p.Title,
 		cmp.Or(p.page, p.Detail), offer)
@@ -233,15 +235,6 @@ func (l *limits) try(r *http.Request, name link.Name, counts bool) (undo func(),
 		return nil, p
 	}
 	return func() { l.Return(access.LimitWrongLate, one) }, nil
-}
-
-// shortURLAt returns the short URL that a request to open a link is about.
-func (s *service) shortURLAt(r *http.Request) string {
-	name, err := s.nameIn(r)
-	if err != nil {
-		return ""
-	}
-	return s.Rules.ShortURL(link.Link{Name: name})
 }
 
 // fromHere reports whether a referrer is a page of this service.

@@ -106,7 +106,7 @@ const (
 func (s *service) search(p *parameters, f *filter) {
 	f.q, f.tags = p.text("q"), p.texts("tag")
 	if _, isLink := s.Rules.NameOf(f.q); !isLink {
-		f.words = wordsOf(f.q)
+		f.words = slices.Compact(slices.Sorted(strings.FieldsSeq(fold(f.q))))
 	}
 	switch words := len(f.words); {
 	case words > maxSearchWords,

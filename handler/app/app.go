@@ -115,10 +115,6 @@ func New(
 		provider.Lost = func(message, reason string) { log.Warn(message, "reason", reason) }
 		who.OIDC = &provider
 	}
-	callers, err := access.New(who, a.Links.Keys, now)
-	if err != nil {
-		return nil, fmt.Errorf("ADMIN_KEY or OIDC_ISSUER: %w", err)
-	}
 	a.Handler = functions.New(functions.Config{
 		Settings: s.Functions,
 		Stores: functions.Stores{
@@ -129,7 +125,7 @@ func New(
 		},
 		Infrastructure: functions.Infrastructure{
 			Version: version,
-			Callers: callers,
+			Callers: access.New(who, a.Links.Keys, now),
 			Reaper:  a.Reaper,
 			Tables:  a.Links,
 			Lock:    a.Lock,

@@ -137,11 +137,13 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 		"up to 256 letters, digits, dots, hyphens and underscores, "+
 			"with a letter or a digit at both ends")
 
+	machine, _ := os.Hostname()
 	t := telemetry.Config{
 		SamplingPercent: int(r.integer("TELEMETRY_SAMPLING_PERCENT", 100, 1, 100)),
 		Hosted:          s.Hosted(),
 		// The Functions host sends its own telemetry under these names.
-		Role: cmp.Or(getenv("WEBSITE_SITE_NAME"), "tiney"), Instance: instanceName(getenv),
+		Role:     cmp.Or(getenv("WEBSITE_SITE_NAME"), "tiney"),
+		Instance: cmp.Or(getenv("WEBSITE_INSTANCE_ID"), machine, "unknown"),
 	}
 	if r.boolean("TELEMETRY_CLIENT_IP", false) {
 		t.ClientAddress = s.Functions.Addresses.Of
@@ -269,7 +271,11 @@ func (r *reader) port() int64 {
 	if r.getenv("FUNCTIONS_CUSTOMHANDLER_PORT") != "" {
 		return defaultPort
 	}
-	return r.integer(cmp.Or(r.first("HTTP_PLATFORM_PORT", "PORT"), "PORT"), defaultPort, 1, 65535)
+	name := "PORT"
+	if r.getenv("HTTP_PLATFORM_PORT") != "" {
+		name = "HTTP_PLATFORM_PORT"
+	}
+	return r.integer(name, defaultPort, 1, 65535)
 }
 
 const (
@@ -283,16 +289,6 @@ const day = 24 * time.Hour
 type reader struct {
 	getenv func(string) string
 	errs   []error
-}
-
-// first returns the first of these settings that is set, or "".
-func (r *reader) first(names ...string) string {
-	for _, name := range names {
-		if r.getenv(name) != "" {
-			return name
-		}
-	}
-	return ""
 }
 
 // err returns an error that lists everything that is wrong, or nil.
@@ -567,12 +563,6 @@ func (r *reader) secondary(name string, primary table.Connection) *table.Connect
 	c, err := primary.Secondary(given)
 	r.check(name, err)
 	return &c
-}
-
-// instanceName returns the name that Azure gave this instance, or else the machine's name.
-func instanceName(getenv func(string) string) string {
-	machine, _ := os.Hostname()
-	return cmp.Or(getenv("WEBSITE_INSTANCE_ID"), machine, "unknown")
 }
 
 func (r *reader) listenAddress() string {

@@ -76,7 +76,7 @@ type Keys interface {
 
 // Config says which credentials are accepted besides API keys and claim tokens.
 type Config struct {
-	AdminKey string      // "" for none
+	AdminKey string      // one that CheckAdminKey accepts; "" for none
 	OIDC     *OIDCConfig // nil: no sign-in
 }
 
@@ -88,24 +88,17 @@ type Authenticator struct {
 	now      func() time.Time
 }
 
-// New checks the configuration. It makes no call: the Authenticator asks the provider when the
-// first ID token comes.
-func New(c Config, keys Keys, now func() time.Time) (*Authenticator, error) {
+// New makes no call: the Authenticator asks the provider when the first ID token comes.
+func New(c Config, keys Keys, now func() time.Time) *Authenticator {
 	a := &Authenticator{keys: keys, now: now}
 	if c.AdminKey != "" {
-		if err := CheckAdminKey(c.AdminKey); err != nil {
-			return nil, fmt.Errorf("the admin key %w", err)
-		}
 		sum := sha256.Sum256([]byte(c.AdminKey))
 		a.adminKey = &sum
 	}
 	if c.OIDC != nil {
-		var err error
-		if a.provider, err = newProvider(*c.OIDC, now); err != nil {
-			return nil, err
-		}
+		a.provider = newProvider(*c.OIDC, now)
 	}
-	return a, nil
+	return a
 }
 
 // maxCredential is the longest credential, in bytes. Entra's ID tokens with 200 groups have 10 KiB.

@@ -51,14 +51,13 @@ func (k *keys) add(t testing.TB, key access.Key) string {
 	return secret
 }
 
-func open(t testing.TB, c access.Config, k access.Keys,
-	now func() time.Time) *access.Authenticator {
+func claimToken(t testing.TB) string {
 	t.Helper()
-	a, err := access.New(c, k, now)
+	token, err := access.NewClaimToken(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a
+	return token
 }
 
 // lines are the lines of a header, in order.
@@ -84,19 +83,12 @@ func TestCaller(t *testing.T) {
 	ending := k.add(t, access.Key{Owner: "ada", ExpiresAt: now.Add(time.Second)})
 	ended := k.add(t, access.Key{Owner: "ada", ExpiresAt: now})
 	damaged := k.add(t, access.Key{})
-	unknown, err := access.NewKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	claim, err := access.NewClaimToken(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	unknown, claim := new(keys).add(t, access.Key{}), claimToken(t)
 	const bearer = "Authorization: Bearer "
 	const jwt = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhZGEifQ."
 	ada, admin := access.Caller{Owner: "ada", Name: "laptop"}, access.Caller{Owner: "admin",
 		Admin: true}
-	a := open(t, access.Config{AdminKey: adminKey}, &k, func() time.Time { return now })
+	a := access.New(access.Config{AdminKey: adminKey}, &k, func() time.Time { return now })
 
 	invalid, ambiguous := access.ErrInvalid, access.ErrAmbiguous
 	var nobody access.Caller
@@ -215,16 +207,9 @@ func TestCaller(t *testing.T) {
 
 // A credential that has the form of no other kind may be a guess of the admin key.
 func TestGuessesOfTheAdminKey(t *testing.T) {
-	key, err := access.NewKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	claim, err := access.NewClaimToken(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key, claim := new(keys).add(t, access.Key{}), claimToken(t)
 	p, _, signIn := start(t, oidcprovider.Options{Alg: "ES256"})
-	a := open(t, access.Config{AdminKey: adminKey}, &keys{}, time.Now)
+	a := access.New(access.Config{AdminKey: adminKey}, &keys{}, time.Now)
 	for name, c := range map[string]struct {
 		a     *access.Authenticator
 		line  string
@@ -259,14 +244,11 @@ func TestGuessesOfTheAdminKey(t *testing.T) {
 func TestAdminKeyLooksLikeAnything(t *testing.T) {
 	var k keys
 	key := k.add(t, access.Key{Owner: "ada"})
-	claim, err := access.NewClaimToken(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	claim := claimToken(t)
 	for _, adminKey := range []string{key, claim, "tny_" + strings.Repeat("-guess", 7),
 		strings.Repeat("abcdefg.", 8), strings.Repeat("~!@#$%^&", 4), strings.Repeat("Bearer,tny",
 			5)} {
-		a := open(t, access.Config{AdminKey: adminKey}, &k, time.Now)
+		a := access.New(access.Config{AdminKey: adminKey}, &k, time.Now)
 		for _, name := range []string{"Authorization: Bearer ", "X-Api-Key: "} {
 			line := name + adminKey
 			if got, err := a.Caller(t.Context(), headers(line)); err != nil || !got.Admin ||
@@ -276,7 +258,7 @@ func TestAdminKeyLooksLikeAnything(t *testing.T) {
 		}
 	}
 	// Without an admin key, the empty text is not the admin key.
-	a := open(t, access.Config{}, &k, time.Now)
+	a := access.New(access.Config{}, &k, time.Now)
 	for _, line := range []string{"Authorization: Bearer ", "X-Api-Key:"} {
 		if got, err := a.Caller(t.Context(), headers(line)); !isNobody(got) ||
 			!errors.Is(err, access.ErrInvalid) {
@@ -288,7 +270,7 @@ func TestAdminKeyLooksLikeAnything(t *testing.T) {
 func TestKeysThatCannotBeLookedUp(t *testing.T) {
 	down := errors.New("storage is down")
 	k := keys{err: down}
-	a := open(t, access.Config{AdminKey: adminKey}, &k, time.Now)
+	a := access.New(access.Config{AdminKey: adminKey}, &k, time.Now)
 	key := k.add(t, access.Key{Owner: "ada"})
 	if got, err := a.Caller(t.Context(), headers("X-Api-Key: "+key)); !isNobody(got) ||
 		!errors.Is(err, access.ErrUnavailable) ||
@@ -314,47 +296,42 @@ func TestKeysThatCannotBeLookedUp(t *testing.T) {
 	}
 }
 
-func TestNewChecksTheConfiguration(t *testing.T) {
-	oidc := func(issuer, client string) access.Config {
-		return access.Config{OIDC: &access.OIDCConfig{Issuer: issuer, ClientID: client}}
-	}
+func TestAdminKeysAndIssuersThatAreAccepted(t *testing.T) {
+	key, issuer := access.CheckAdminKey, access.CheckIssuer
 	for name, c := range map[string]struct {
-		config access.Config
-		ok     bool
+		check func(string) error
+		value string
+		ok    bool
 	}{
-		"nothing": {access.Config{}, true},
-		"an admin key": {access.Config{AdminKey: strings.Repeat("k", 24) + "eightdif"},
-			true},
-		"of seven characters": {access.Config{AdminKey: strings.Repeat("sevndif", 5)}, false},
-		"of one":              {access.Config{AdminKey: strings.Repeat("k", 32)}, false},
-		"a short one":         {access.Config{AdminKey: adminKey[:31]}, false},
-		"a long one": {access.Config{AdminKey: strings.Repeat(adminKey, 33)[:1025]},
-			false},
-		"with a space":          {access.Config{AdminKey: adminKey + " k"}, false},
-		"with a line's end":     {access.Config{AdminKey: adminKey + "\n"}, false},
-		"not ASCII":             {access.Config{AdminKey: adminKey + "ü"}, false},
-		"a provider":            {oidc("https://login.example.org", "c"), true},
-		"with a path":           {oidc("https://login.example.org/tenant/v2.0", "c"), true},
-		"with a slash":          {oidc("https://login.example.org/", "c"), true},
-		"on this machine":       {oidc("http://127.0.0.1:4000", "c"), true},
-		"on localhost":          {oidc("http://localhost:4000", "c"), true},
-		"on ::1":                {oidc("http://[::1]:4000", "c"), true},
-		"without TLS":           {oidc("http://login.example.org", "c"), false},
-		"as if on this machine": {oidc("http://localhost.example.org", "c"), false},
-		"of another scheme":     {oidc("ftp://localhost", "c"), false},
-		"without a scheme":      {oidc("login.example.org", "c"), false},
-		"without a host":        {oidc("https:///tenant", "c"), false},
-		"with a port alone":     {oidc("https://:443", "c"), false},
-		"with a user":           {oidc("https://ada@login.example.org", "c"), false},
-		"with a query":          {oidc("https://login.example.org?a", "c"), false},
-		"with an empty query":   {oidc("https://login.example.org?", "c"), false},
-		"with a fragment":       {oidc("https://login.example.org#a", "c"), false},
-		"with spaces":           {oidc("https://login.example.org/a b", "c"), false},
-		"not ASCII, the issuer": {oidc("https://lögin.example.org", "c"), false},
-		"no issuer":             {oidc("", "c"), false},
-		"no client":             {oidc("https://login.example.org", ""), false},
+		"an admin key":          {key, strings.Repeat("k", 24) + "eightdif", true},
+		"of seven characters":   {key, strings.Repeat("sevndif", 5), false},
+		"of one":                {key, strings.Repeat("k", 32), false},
+		"a short one":           {key, adminKey[:31], false},
+		"a long one":            {key, strings.Repeat(adminKey, 33)[:1025], false},
+		"with a space":          {key, adminKey + " k", false},
+		"with a line's end":     {key, adminKey + "\n", false},
+		"not ASCII":             {key, adminKey + "ü", false},
+		"a provider":            {issuer, "https://login.example.org", true},
+		"with a path":           {issuer, "https://login.example.org/tenant/v2.0", true},
+		"with a slash":          {issuer, "https://login.example.org/", true},
+		"on this machine":       {issuer, "http://127.0.0.1:4000", true},
+		"on localhost":          {issuer, "http://localhost:4000", true},
+		"on ::1":                {issuer, "http://[::1]:4000", true},
+		"without TLS":           {issuer, "http://login.example.org", false},
+		"as if on this machine": {issuer, "http://localhost.example.org", false},
+		"of another scheme":     {issuer, "ftp://localhost", false},
+		"without a scheme":      {issuer, "login.example.org", false},
+		"without a host":        {issuer, "https:///tenant", false},
+		"with a port alone":     {issuer, "https://:443", false},
+		"with a user":           {issuer, "https://ada@login.example.org", false},
+		"with a query":          {issuer, "https://login.example.org?a", false},
+		"with an empty query":   {issuer, "https://login.example.org?", false},
+		"with a fragment":       {issuer, "https://login.example.org#a", false},
+		"with spaces":           {issuer, "https://login.example.org/a b", false},
+		"not ASCII, the issuer": {issuer, "https://lögin.example.org", false},
+		"no issuer":             {issuer, "", false},
 	} {
-		if _, err := access.New(c.config, &keys{}, time.Now); (err == nil) != c.ok {
+		if err := c.check(c.value); (err == nil) != c.ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

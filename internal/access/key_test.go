@@ -181,10 +181,7 @@ func TestKeysActForTheirMakers(t *testing.T) {
 		if err != nil || k.ActsFor != c.want || k.CreatedBy != c.maker.Owner {
 			t.Errorf("%s: made %+v, %v, want one that acts for %q", name, k, err, c.want)
 		}
-		a, err := access.New(access.Config{}, oneKey(k), func() time.Time { return now })
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := access.New(access.Config{}, oneKey(k), func() time.Time { return now })
 		got, err := a.Caller(t.Context(), http.Header{"X-Api-Key": {secret}})
 		if want := (access.Client{Owner: c.owner, ActsFor: c.want}); err != nil ||
 			got.Client() != want {

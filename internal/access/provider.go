@@ -26,8 +26,8 @@ import (
 
 // OIDCConfig names the OpenID Connect provider whose tokens are accepted.
 type OIDCConfig struct {
-	Issuer   string // exactly as it is in the tokens
-	ClientID string // the audience of ID tokens
+	Issuer   string // exactly as it is in the tokens; CheckIssuer accepts it
+	ClientID string // the audience of ID tokens; never ""
 	// APIAudience is the audience of access tokens (RFC 9068), which other programs get for their
 	// users. "": none are accepted.
 	APIAudience string
@@ -118,13 +118,7 @@ func isLocal(u *url.URL) bool { return u.Scheme == "http" && IsLoopback(u) }
 // secure reports whether a URL is https, or is local if the issuer is local too.
 func (p *provider) secure(u *url.URL) bool { return u.Scheme == "https" || p.local && isLocal(u) }
 
-func newProvider(c OIDCConfig, now func() time.Time) (*provider, error) {
-	if err := CheckIssuer(c.Issuer); err != nil {
-		return nil, fmt.Errorf("the issuer %w", err)
-	}
-	if c.ClientID == "" {
-		return nil, errors.New("the client ID must not be empty")
-	}
+func newProvider(c OIDCConfig, now func() time.Time) *provider {
 	u, _ := url.Parse(c.Issuer)
 	// A redirect might lead anywhere, and no provider needs one.
 	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -137,7 +131,7 @@ func newProvider(c OIDCConfig, now func() time.Time) (*provider, error) {
 		client:     &http.Client{CheckRedirect: noRedirect},
 	}
 	p.parser = p.newParser()
-	return p, nil
+	return p
 }
 
 // keysFor returns the provider's keys for alg with this kid, or with any kid if kid is "". It

@@ -555,7 +555,7 @@ func FuzzCaller(f *testing.F) {
 	defer provider.Close()
 	issuer = provider.URL
 	clock := testutil.NewClock()
-	a := open(f, access.Config{AdminKey: adminKey, OIDC: &access.OIDCConfig{Issuer: issuer,
+	a := access.New(access.Config{AdminKey: adminKey, OIDC: &access.OIDCConfig{Issuer: issuer,
 		ClientID: "c"}}, &keys{}, clock.Now)
 	a.SetFetchLimit(time.Minute)
 

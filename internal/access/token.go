@@ -78,8 +78,9 @@ func (p *provider) caller(ctx context.Context, token string) (Caller, error) {
 	return Caller{
 		Owner:  owner,
 		Groups: p.groups(claims),
-		Admin:  p.hasRole(claims["roles"]),
-		Name:   cmp.Or(printable(claims["name"]), printable(claims["preferred_username"])),
+		Admin: p.AdminRole != "" &&
+			slices.Contains(p.texts(claims["roles"], telemetry.LogRolesLost), p.AdminRole),
+		Name: cmp.Or(printable(claims["name"]), printable(claims["preferred_username"])),
 	}, nil
 }
 
@@ -236,11 +237,6 @@ func reason(err error) error {
 		}
 	}
 	return jwt.ErrTokenInvalidClaims
-}
-
-// hasRole reports whether a claim has the role of admins.
-func (p *provider) hasRole(claim any) bool {
-	return p.AdminRole != "" && slices.Contains(p.texts(claim, telemetry.LogRolesLost), p.AdminRole)
 }
 
 // printable returns the text of a claim, made fit to be shown; "" if the claim is not a text.

@@ -43,7 +43,7 @@ func signIn(t testing.TB, p *oidcprovider.Provider, clock *testutil.Clock) *acce
 
 func signInWith(t testing.TB, c access.OIDCConfig, clock *testutil.Clock) *access.Authenticator {
 	t.Helper()
-	a := open(t, access.Config{OIDC: &c}, &keys{}, clock.Now)
+	a := access.New(access.Config{OIDC: &c}, &keys{}, clock.Now)
 	a.SetFetchLimit(time.Minute)
 	return a
 }

@@ -34,11 +34,11 @@ func TestHistory(t *testing.T) {
 		}
 		l = next
 	}
-	step(r.Edit(l, link.Patch{Title: new(string), Tags: &[]string{"x"}, StatusCode: ptr(int64(301)),
+	step(r.Edit(l, link.Patch{Title: new(string), Tags: &[]string{"x"}, StatusCode: new(int64(301)),
 		End: &link.End{}}, ann, now))
 	step(r.Edit(l, link.Patch{}, ann, now))
-	step(r.Edit(l, link.Patch{LongURL: ptr("https://example.com/2"), Owner: ptr("a|group|b"),
-		Forward: &[]string{"query"}, Disabled: ptr(true), StartsAt: new(time.Time),
+	step(r.Edit(l, link.Patch{LongURL: new("https://example.com/2"), Owner: new("a|group|b"),
+		Forward: &[]string{"query"}, Disabled: new(true), StartsAt: new(time.Time),
 		GoneURL: new(string)}, link.Actor{By: "root", Admin: true}, now))
 	if l.ClaimHash != "" || !l.Shared || l.ExpiresAt != (time.Time{}) {
 		t.Errorf("transferred, and now %+v", l)
@@ -78,7 +78,7 @@ func TestHistoryIsBounded(t *testing.T) {
 		l := link.Link{Name: "abc", LongURL: url, Owner: "o", StatusCode: 302}
 		var err error
 		for i := range 60 {
-			l, err = r.Edit(l, link.Patch{LongURL: ptr(fmt.Sprint(url, i))}, link.Actor{Own: true},
+			l, err = r.Edit(l, link.Patch{LongURL: new(fmt.Sprint(url, i))}, link.Actor{Own: true},
 				now.Add(time.Duration(i)*time.Second))
 			if err != nil {
 				t.Fatal(err)
@@ -99,7 +99,7 @@ func TestHistoryIsBounded(t *testing.T) {
 		"title": {LongURL: "https://example.com/", Title: strings.Repeat("\x01", 6_000)},
 		"tags":  {LongURL: "https://example.com/", Tags: slices.Repeat([]string{"tag"}, 6_000)},
 	} {
-		edited, err := r.Edit(l, link.Patch{LongURL: ptr("https://example.com/new"), Title: ptr(""),
+		edited, err := r.Edit(l, link.Patch{LongURL: new("https://example.com/new"), Title: new(""),
 			Tags: &[]string{}}, link.Actor{Own: true}, now)
 		if units := len(utf16.Encode([]rune(edited.History.JSON()))); err != nil || units > 30_000 ||
 			len(edited.History) != 1 || len(link.ParseHistory(edited.History.JSON())) != 1 {
@@ -129,8 +129,8 @@ func TestTakedown(t *testing.T) {
 		own   = link.Actor{By: "ann", Own: true}
 		admin = link.Actor{By: "root", Admin: true}
 		both  = link.Actor{By: "ann", Admin: true, Own: true}
-		on    = link.Patch{Disabled: ptr(false)}
-		off   = link.Patch{Disabled: ptr(true)}
+		on    = link.Patch{Disabled: new(false)}
+		off   = link.Patch{Disabled: new(true)}
 	)
 	edit := func(by link.Actor, p link.Patch) func(link.Link) (link.Link, error) {
 		return func(l link.Link) (link.Link, error) { return r.Edit(l, p, by, now) }
@@ -151,7 +151,7 @@ func TestTakedown(t *testing.T) {
 		"an owner deletes":                        {do: steps{remove(own)}},
 		"an admin disables their own":             {do: steps{edit(both, off)}},
 		"an admin deletes their own":              {do: steps{remove(both)}},
-		"an admin edits":                          {do: steps{edit(admin, link.Patch{Title: ptr("x")})}},
+		"an admin edits":                          {do: steps{edit(admin, link.Patch{Title: new("x")})}},
 		"an admin disables":                       {do: steps{edit(admin, off)}, locked: true},
 		"an admin deletes":                        {do: steps{remove(admin)}, locked: true},
 		"an admin disables what is disabled":      {do: steps{edit(own, off), edit(admin, off)}, locked: true},
@@ -169,7 +169,7 @@ func TestTakedown(t *testing.T) {
 		"an admin restores what its owner had disabled": {
 			do: steps{edit(own, off), remove(admin), restore(admin)}, locked: true},
 		"an admin gives it to somebody": {
-			do: steps{edit(admin, off), edit(admin, link.Patch{Owner: ptr("bob")})}, locked: true},
+			do: steps{edit(admin, off), edit(admin, link.Patch{Owner: new("bob")})}, locked: true},
 		"an admin who owns it enables it": {do: steps{edit(admin, off), edit(both, on)}},
 	} {
 		l := link.Link{Name: "abc", LongURL: "https://example.com/", Owner: "ann", StatusCode: 302,

@@ -19,44 +19,15 @@ func TestForwardAsAMember(t *testing.T) {
 		`["query","query","path","query"]`: `["query","path"]`,
 		`["Path","QUERY"]`:                 `["query","path"]`, // as .NET writes it
 	} {
-		r := newRig(t)
-		made := r.as("ann", "POST", "/api/shorten",
-			`{"longUrl":"https://example.com/","alias":"made","forward":`+value+`}`)
-		shown, is := members(t, made)["forward"]
-		if made.Code != 201 || is != (value != "null") || is && shown != want {
-			t.Errorf("%s: made %d %s", value, made.Code, made.Body)
-		}
-		if got := members(t, r.as("ann", "GET", "/api/links/made", ""))["forward"]; got != want {
-			t.Errorf("%s: made with %s, want %s", value, got, want)
-		}
-		r.fake.Put(link.Link{Name: "old", LongURL: "https://example.com/old", Owner: "ann",
-			Forward: link.ForwardQuery})
-		edited := r.as("ann", "PATCH", "/api/links/old", `{"forward":`+value+`}`)
-		if got := members(t, edited)["forward"]; edited.Code != 200 || got != want {
-			t.Errorf("%s: edited %d %s", value, edited.Code, edited.Body)
-		}
-		r.fake.Put(link.Link{Name: "as-it-was", LongURL: "https://example.com/as", Owner: "ann",
-			Forward: link.ForwardPath})
-		other := r.as("ann", "PATCH", "/api/links/as-it-was", `{"title":"T"}`)
-		if got := members(t, other)["forward"]; got != `["path"]` {
-			t.Errorf("an edit of the title: forward is %s", got)
-		}
+		wantMember(t, "forward", value, want, link.Link{Forward: link.ForwardQuery}, `["query"]`)
 	}
 	r := newRig(t)
 	r.fake.Put(link.Link{Name: "old", LongURL: "https://example.com/old", Owner: "ann"})
 	for _, value := range []string{`"query"`, `{}`, `true`, `7`, `["fragment"]`, `["ſquery"]`,
 		`[""]`, `[null]`, `[1]`, `["query",true]`, `["query",["path"]]`, `["query","x"]`,
 		`[" path"]`} {
-		body := `{"longUrl":"https://example.com/","forward":` + value + `}`
 		t.Run(value, func(t *testing.T) {
-			wantProblem(t, r.as("ann", "POST", "/api/shorten", body), 400, "forward", "forward")
-			wantProblem(t, r.as("ann", "PATCH", "/api/links/old", `{"forward":`+value+`}`), 400,
-				"forward", "forward")
-			got := r.bulk("ann", body)
-			if p := string(got.Results[0].Problem); got.Results[0].Status != 400 ||
-				!strings.Contains(p, `"field":"forward"`) {
-				t.Errorf("bulk: got %+v", got)
-			}
+			r.wantRefused(t, "forward", value, "", 400, "forward", "forward")
 		})
 	}
 	if l, _ := r.fake.Read(t.Context(), "old"); l.Forward != 0 {

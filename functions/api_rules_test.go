@@ -39,29 +39,12 @@ func TestRulesAsAMember(t *testing.T) {
 			`"languages":["pt-BR","DE"],"fromUtc":"2030-01-01T00:00:00Z",` +
 			`"untilUtc":"2030-01-01T00:00:01Z","percent":50,"longUrl":"https://example.com/0"}]`,
 	} {
-		r := newRig(t)
-		made := r.as("ann", "POST", "/api/shorten", put+`,"rules":`+value+`}`)
-		shown, is := members(t, made)["rules"]
-		if made.Code != 201 || is != (value != "null") || is && shown != want {
-			t.Errorf("%s: made %d %s", value, made.Code, made.Body)
-		}
-		if got := members(t, r.as("ann", "GET", "/api/links/made", ""))["rules"]; got != want {
-			t.Errorf("%s: made with %s, want %s", value, got, want)
-		}
-		r.fake.Put(link.Link{Name: "old", LongURL: "https://example.com/old", Owner: "ann",
-			Rules: []link.TargetRule{{Name: "x", Percent: 1, LongURL: "https://example.com/x"}}})
-		edited := r.as("ann", "PATCH", "/api/links/old", `{"rules":`+value+`}`)
-		if got := members(t, edited)["rules"]; edited.Code != 200 || got != want {
-			t.Errorf("%s: edited %d %s", value, edited.Code, edited.Body)
-		}
+		old := link.TargetRule{Name: "x", Percent: 1, LongURL: "https://example.com/x"}
+		r, edited := wantMember(t, "rules", value, want, link.Link{Rules: []link.TargetRule{old}},
+			`[{"name":"x","percent":1,"longUrl":"https://example.com/x"}]`)
 		again := r.as("ann", "PATCH", "/api/links/old", `{"rules":`+members(t, edited)["rules"]+`}`)
 		if again.Header().Get("ETag") != edited.Header().Get("ETag") {
 			t.Errorf("%s: what is sent back as it was shown changes the link", value)
-		}
-		history := r.as("ann", "GET", "/api/links/old/history", "").Body.String()
-		if !strings.Contains(history, `"before":{"rules":[{"name":"x","percent":1,`+
-			`"longUrl":"https://example.com/x"}]}`) {
-			t.Errorf("the history is %s", history)
 		}
 		found := r.as("ann", "GET", "/api/links?q=com/0", "").Body.String()
 		if strings.Contains(found, `"alias":"made"`) != strings.Contains(want, "com/0") {
@@ -83,7 +66,6 @@ func TestRulesAsAMember(t *testing.T) {
 func TestRulesThatAreRefused(t *testing.T) {
 	r := newRig(t, withSchemes)
 	r.block("evil.example")
-	const put = `{"longUrl":"https://example.com/","alias":"made"`
 	r.fake.Put(link.Link{Name: "old", LongURL: "https://example.com/", Owner: "ann"})
 	second := func(member string) string { return ruled(`"percent":50`, member) }
 	to := func(longURL string) string {
@@ -150,26 +132,14 @@ func TestRulesThatAreRefused(t *testing.T) {
 			case want == "": // a value that is there often is kept once
 				status = 201
 			}
-			body := `,"rules":` + value + `}`
-			made := r.as("ann", "POST", "/api/shorten", put+body)
 			if status == 201 {
-				if made.Code != 201 {
-					t.Errorf("got %d %s", made.Code, made.Body)
-				}
+				wantStatus(t, r.as("ann", "POST", "/api/shorten", `{"longUrl":"https://example.com/",`+
+					`"alias":"made","rules":`+value+`}`), 201)
 				r.as("ann", "DELETE", "/api/links/made", "")
 				return
 			}
-			wantProblem(t, made, status, kind, field)
-			wantProblem(t, r.as("ann", "PATCH", "/api/links/old", `{"rules":`+value+`}`), status,
-				kind, field)
-			for _, got := range []bulkResponse{r.bulk("ann", put+body),
-				r.bulkEdit("ann", `{"alias":"old","rules":`+value+`}`)} {
-				if p := string(got.Results[0].Problem); got.Results[0].Status != status ||
-					!strings.Contains(p, fmt.Sprintf(`"field":%q`, field)) {
-					t.Errorf("bulk: got %+v", got)
-				}
-			}
-			got := r.importFile("ann", "", line("x", "https://example.com/", body[:len(body)-1]))
+			r.wantRefused(t, "rules", value, "", status, kind, field)
+			got := r.importFile("ann", "", line("x", "https://example.com/", `,"rules":`+value))
 			if got[0].Status != status {
 				t.Errorf("imported: %+v", got)
 			}

@@ -79,6 +79,58 @@ func wantOwnersAlone(t *testing.T, r *rig, member string) {
 	}
 }
 
+// wantMember checks that a new link of ann gets a value of a member, as JSON, and shows it as want.
+// An edit does the same to old, which has the member as before in its history. It returns the
+// response of the edit, and the rig with the links "made" and "old".
+func wantMember(t *testing.T, member, value, want string, old link.Link, before string) (
+	r *rig, edited *httptest.ResponseRecorder) {
+	t.Helper()
+	r = newRig(t)
+	edit := fmt.Sprintf(`{%q:%s}`, member, value)
+	made := r.as("ann", "POST", "/api/shorten",
+		`{"longUrl":"https://example.com/","alias":"made",`+edit[1:])
+	shown, is := members(t, made)[member]
+	if made.Code != 201 || is != (value != "null") || is && shown != want {
+		t.Errorf("%s: made %d %s", value, made.Code, made.Body)
+	}
+	if got := members(t, r.as("ann", "GET", "/api/links/made", ""))[member]; got != want {
+		t.Errorf("%s: made with %s, want %s", value, got, want)
+	}
+	old.Name, old.LongURL, old.Owner = "old", "https://example.com/old", "ann"
+	r.fake.Put(old)
+	was := members(t, r.as("ann", "GET", "/api/links/old", ""))[member]
+	other := r.as("ann", "PATCH", "/api/links/old", `{"title":"T"}`)
+	if got := members(t, other)[member]; got != was {
+		t.Errorf("an edit of the title: %s is %s, and was %s", member, got, was)
+	}
+	edited = r.as("ann", "PATCH", "/api/links/old", edit)
+	if got := members(t, edited)[member]; edited.Code != 200 || got != want {
+		t.Errorf("%s: edited %d %s", value, edited.Code, edited.Body)
+	}
+	history := r.as("ann", "GET", "/api/links/old/history", "").Body.String()
+	if want != was && !strings.Contains(history, fmt.Sprintf(`"before":{%q:%s}`, member, before)) {
+		t.Errorf("the history is %s", history)
+	}
+	return r, edited
+}
+
+// wantRefused checks that nothing gives ann a link with a value of a member, as JSON, or her link
+// "old" that value. more are the further members of a new link.
+func (r *rig) wantRefused(t *testing.T, member, value, more string, status int, kind, field string) {
+	t.Helper()
+	edit := fmt.Sprintf(`%q:%s`, member, value)
+	made := `{"longUrl":"https://example.com/","alias":"made",` + edit + more + `}`
+	wantProblem(t, r.as("ann", "POST", "/api/shorten", made), status, kind, field)
+	wantProblem(t, r.as("ann", "PATCH", "/api/links/old", `{`+edit+`}`), status, kind, field)
+	for _, got := range []bulkResponse{r.bulk("ann", made),
+		r.bulkEdit("ann", `{"alias":"old",`+edit+`}`)} {
+		if p := string(got.Results[0].Problem); got.Results[0].Status != status ||
+			!strings.Contains(p, fmt.Sprintf(`"field":%q`, field)) {
+			t.Errorf("bulk: got %+v", got)
+		}
+	}
+}
+
 // someLinks stores the links "anns" and "bobs", and the links "nobodys" and "tokenless" without an
 // owner. "nobodys" has a claim token. "claimed" is bob's, with the token still in its row.
 func someLinks(t testing.TB, r *rig) (token string) {

@@ -49,9 +49,6 @@ func (l *limits) takeFor(of access.Limit, client access.Client) error {
 
 // takeBack undoes a take.
 func (l *limits) takeBack(of access.Limit, r *http.Request) {
-	if l.Rate(of) == 0 {
-		return
-	}
 	if address := l.addresses.Of(r); address.IsValid() {
 		l.Return(of, access.Client{Address: address})
 	}

@@ -79,9 +79,6 @@ func (d Domain) wellFormed() bool {
 // A new link whose alias is not drawn yet has a name without an alias.
 type Name string
 
-// MaxNameLength is the length of the longest name, in bytes.
-const MaxNameLength = MaxAliasLength + len("@") + maxHost + len(":65535")
-
 // Name returns the name of the link that has an alias in the domain.
 func (d Domain) Name(a Alias) Name {
 	if d == "" {

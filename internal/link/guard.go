@@ -12,8 +12,8 @@ import (
 
 // Limits of guarded links.
 const (
-	MinPassword = 6 // characters, as code points, after NFC
-	MaxPassword = 128
+	minPassword = 6 // characters, as code points, after NFC
+	maxPassword = 128
 	maxMaxOpens = 1_000_000
 )
 
@@ -51,11 +51,11 @@ func (l Link) Opened(now time.Time) Link {
 func NormalPassword(password string) (string, error) {
 	normal := norm.NFC.String(password)
 	n := utf8.RuneCountInString(normal)
-	if !utf8.ValidString(password) || n < MinPassword || n > MaxPassword ||
+	if !utf8.ValidString(password) || n < minPassword || n > maxPassword ||
 		strings.ContainsFunc(normal, unicode.IsControl) {
 		return "", &InvalidError{FieldPassword, fmt.Sprintf(
-			"The password must have %d to %d characters, and no control characters.", MinPassword,
-			MaxPassword)}
+			"The password must have %d to %d characters, and no control characters.", minPassword,
+			maxPassword)}
 	}
 	return normal, nil
 }

@@ -97,10 +97,7 @@ func TestList(t *testing.T) {
 		"owner")
 	wantProblem(t, r.as("ann", "GET", "/api/links?owner=bob&limit=x", ""), 403, "forbidden",
 		"owner")
-	if got := strings.TrimSpace(r.as("eve", "GET", "/api/links",
-		"").Body.String()); got != `{"items":[],"nextCursor":null,"searched":0}` {
-		t.Errorf("an empty list is %s", got)
-	}
+	wantJSON(t, r.as("eve", "GET", "/api/links", ""), `{"items":[],"nextCursor":null,"searched":0}`)
 	// A list shows a link as GET of the link does.
 	var p struct{ Items []json.RawMessage }
 	if err := json.Unmarshal(r.as("ann", "GET", "/api/links?q=tagged", "").Body.Bytes(),
@@ -329,27 +326,21 @@ func TestTags(t *testing.T) {
 		}
 		r.fake.Put(l)
 	}
-	tags := func(who, query string) string {
-		return strings.TrimSpace(r.as(who, "GET", "/api/tags"+query, "").Body.String())
+	want := func(who, query, tags string) {
+		t.Helper()
+		wantJSON(t, r.as(who, "GET", "/api/tags"+query, ""), tags)
 	}
 	const anns = `{"items":[{"tag":"Print","links":3},{"tag":"new","links":1},` +
 		`{"tag":"old","links":1}],"complete":true}`
-	for _, got := range []string{tags("ann", ""), tags("admin", "?owner=ann")} {
-		if got != anns {
-			t.Errorf("got %s\nwant %s", got, anns)
-		}
-	}
-	if got := tags("eve", ""); got != `{"items":[],"complete":true}` {
-		t.Errorf("without links: %s", got)
-	}
+	want("ann", "", anns)
+	want("admin", "?owner=ann", anns)
+	want("eve", "", `{"items":[],"complete":true}`)
 	wantProblem(t, r.as("eve", "GET", "/api/tags?owner=ann", ""), 403, "forbidden", "owner")
 	for i := range 1000 { // newer than all others
 		r.fake.Put(link.Link{Name: link.Name(fmt.Sprint("more", i)), Owner: "ann",
 			LongURL: "https://example.com/", CreatedAt: now.Add(time.Hour)})
 	}
-	if got := tags("ann", ""); got != `{"items":[],"complete":false}` {
-		t.Errorf("of the newest 1,000 links: %s", got)
-	}
+	want("ann", "", `{"items":[],"complete":false}`) // of the newest 1,000 links
 	r.fake.Fail(link.ErrUnavailable)
 	wantProblem(t, r.as("ann", "GET", "/api/tags", ""), 503, "storage-unavailable", "")
 }

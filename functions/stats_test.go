@@ -548,25 +548,15 @@ func TestTopLinks(t *testing.T) {
 
 func TestStatsOfTheService(t *testing.T) {
 	r := newRig(t)
-	get := func(who string) string {
-		t.Helper()
-		w := r.as(who, "GET", "/api/stats", "")
-		if w.Code != 200 || w.Header().Get("Cache-Control") != "no-store" {
-			t.Errorf("%q: got %d %v", who, w.Code, w.Header())
-		}
-		return strings.TrimSpace(w.Body.String())
-	}
-	if got, want := get(""), `{"linksCreated":0,"clicks":0,"averageMs":null}`; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	const none = `{"linksCreated":0,"clicks":0,"averageMs":null}`
+	wantJSON(t, r.get("/api/stats"), none)
 	r.putClicked(clicker(r.clock.Now(), "192.0.2.1", "a.example"),
 		clicker(r.clock.Now().Add(-999*24*time.Hour), "192.0.2.1", "a.example"))
 	r.clicks.Created(3)
 	r.clock.Advance(time.Minute) // for so long, what was read counts
 	for _, who := range []string{"", "ann", "admin"} {
-		if got, want := get(who), `{"linksCreated":3,"clicks":2,"averageMs":1.5}`; got != want {
-			t.Errorf("%q: got %s, want %s", who, got, want)
-		}
+		wantJSON(t, r.as(who, "GET", "/api/stats", ""),
+			`{"linksCreated":3,"clicks":2,"averageMs":1.5}`, who)
 	}
 
 	r = newRig(t, func(c *functions.Config) { c.PublicStats = false })
@@ -574,7 +564,7 @@ func TestStatsOfTheService(t *testing.T) {
 	wantProblem(t, r.get("/api/stats"), 401, "credentials-missing", "")
 	wantProblem(t, r.as(token, "GET", "/api/stats", ""), 403, "owner-needed", "")
 	wantProblem(t, r.as("ann", "GET", "/api/stats", ""), 403, "admin-needed", "")
-	get("admin")
+	wantJSON(t, r.as("admin", "GET", "/api/stats", ""), none)
 }
 
 func TestListsWithClicks(t *testing.T) {

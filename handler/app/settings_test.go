@@ -433,18 +433,21 @@ func TestEverySettingCanBeWrong(t *testing.T) {
 	}
 }
 
+// wantNamed checks that an error about settings says what is wanted.
+func wantNamed(t *testing.T, want string, given ...string) {
+	t.Helper()
+	if _, err := ReadSettings(environment(given...)); err == nil ||
+		!strings.Contains(err.Error(), want) {
+		t.Errorf("%q: got %v, want %s", given, err, want)
+	}
+}
+
 func TestEachWrongSettingIsNamed(t *testing.T) {
 	for name, value := range wrongSettings {
-		_, err := ReadSettings(environment(name, value))
-		if err == nil || !strings.Contains(err.Error(), name+" ") {
-			t.Errorf("%s=%s: got %v", name, value, err)
-		}
+		wantNamed(t, name+" ", name, value)
 	}
 	for _, name := range []string{"SITE_NAME", "SITE_NOTICE"} {
-		if _, err := ReadSettings(environment(name, "n\xfe")); err == nil ||
-			!strings.Contains(err.Error(), name+" must be UTF-8") {
-			t.Errorf("%s that is not UTF-8: %v", name, err)
-		}
+		wantNamed(t, name+" must be UTF-8", name, "n\xfe")
 	}
 	for value, wrong := range map[string]bool{" ": true, "\u00a0\u2003": true, "\u200b": true,
 		"\u2060\ufeff": true, "a\u2028b": true, "a\u202eb": true, "\u200fa": true, "a\u2066": true,
@@ -459,22 +462,13 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 		}
 	}
 	for _, address := range []string{"localhost", ":0", ":65536", "::1:9464", "x:http", "http://x:1"} {
-		if _, err := ReadSettings(environment("METRICS_ADDRESS", address)); err == nil ||
-			!strings.Contains(err.Error(), "METRICS_ADDRESS must be host:port") {
-			t.Errorf("%s: %v", address, err)
-		}
+		wantNamed(t, "METRICS_ADDRESS must be host:port", "METRICS_ADDRESS", address)
 	}
 	for other, value := range map[string]string{"FUNCTIONS_CUSTOMHANDLER_PORT": "5000",
 		"TABLE_SECONDARY": "true"} {
-		_, err := ReadSettings(environment("TABLE_CONNECTION", "memory", other, value))
-		if err == nil || !strings.Contains(err.Error(), "TABLE_CONNECTION ") {
-			t.Errorf("in memory with %s: %v", other, err)
-		}
+		wantNamed(t, "TABLE_CONNECTION ", "TABLE_CONNECTION", "memory", other, value)
 	}
-	if _, err := ReadSettings(environment("WEBSITE_HOSTNAME", "x.azurewebsites.net")); err == nil ||
-		!strings.Contains(err.Error(), "BaseUrl is required in Azure") {
-		t.Errorf("in Azure without BaseUrl: %v", err)
-	}
+	wantNamed(t, "BaseUrl is required in Azure", "WEBSITE_HOSTNAME", "x.azurewebsites.net")
 	for name, value := range map[string]string{
 		"CLIENT_ADDRESS_HEADER": "forwarded", "SHORTURL_TABLE_NAME": "tables",
 		"GC_BLOB_LOCK_BLOB": "..", "GC_BLOB_LOCK_CONTAINER": strings.Repeat("a", 64),
@@ -482,10 +476,7 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 		"TABLE_CONNECTION":        "BlobEndpoint=https://a.example;SharedAccessSignature=x",
 		"GC_BLOB_LOCK_CONNECTION": "TableEndpoint=https://a.example;SharedAccessSignature=x",
 	} {
-		if _, err := ReadSettings(environment(name, value)); err == nil ||
-			!strings.Contains(err.Error(), name+" ") {
-			t.Errorf("%s=%s: got %v", name, value, err)
-		}
+		wantNamed(t, name+" ", name, value)
 	}
 	for name, wrong := range map[string]string{"TABLE_CONNECTION__AccountName": "a",
 		"AzureWebJobsStorage__clientSecret": "t", "gc_blob_lock_connection__accountName": "a"} {
@@ -514,9 +505,7 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 		}
 	}
 	for _, container := range []string{"ab", "a" + strings.Repeat("-b", 32), "a--b", "-ab", "ab-"} {
-		if _, err := ReadSettings(environment("GC_BLOB_LOCK_CONTAINER", container)); err == nil {
-			t.Errorf("the container %q was accepted", container)
-		}
+		wantNamed(t, "GC_BLOB_LOCK_CONTAINER ", "GC_BLOB_LOCK_CONTAINER", container)
 	}
 	if _, err := ReadSettings(environment("AzureWebJobsStorage", "x")); err == nil ||
 		strings.Count(err.Error(), "AzureWebJobsStorage") != 1 {
@@ -529,10 +518,7 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 	}
 	for _, name := range []string{"shorturls", "shortURLsClicks202001", "ShortUrlsKEYS",
 		"ShortUrlsExpiryIndex"} {
-		if _, err := ReadSettings(environment("URLINDEX_TABLE_NAME", name)); err == nil ||
-			!strings.Contains(err.Error(), "must differ") {
-			t.Errorf("two tables of one name, %s: %v", name, err)
-		}
+		wantNamed(t, "URLINDEX_TABLE_NAME must differ", "URLINDEX_TABLE_NAME", name)
 	}
 	if _, err := ReadSettings(func(string) string { return "" }); err == nil ||
 		!strings.Contains(err.Error(), "AzureWebJobsStorage is required") {
@@ -540,12 +526,28 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 	}
 }
 
+// mistake is an environment with one wrong setting, and what the error must say about it.
+type mistake struct {
+	given []string
+	want  string
+}
+
+func wantOneMistake(t *testing.T, all map[string]mistake) {
+	t.Helper()
+	for name, test := range all {
+		_, err := ReadSettings(environment(test.given...))
+		if err == nil || !strings.Contains(err.Error(), test.want) ||
+			strings.Count(err.Error(), "\n") != 1 {
+			t.Errorf("%s: got %v, want one mistake: %s", name, err, test.want)
+		} else if test.given[0] == "ADMIN_KEY" && strings.Contains(err.Error(), test.given[1]) {
+			t.Errorf("%s: a key is quoted: %v", name, err)
+		}
+	}
+}
+
 // TestWrongAccess has further wrong settings of access, and what the error must say about each.
 func TestWrongAccess(t *testing.T) {
-	for name, test := range map[string]struct {
-		given []string
-		want  string
-	}{
+	wantOneMistake(t, map[string]mistake{
 		"a key of 31 characters": {pairs{"ADMIN_KEY", ownKey[1:]}, "ADMIN_KEY must be 32"},
 		"a key of 7 characters": {pairs{"ADMIN_KEY", strings.Repeat("sevndif", 5)},
 			"ADMIN_KEY must be 32"},
@@ -583,15 +585,7 @@ func TestWrongAccess(t *testing.T) {
 			"OIDC_SCOPES must be"},
 		"an issuer that is no URL": {pairs{"OIDC_ISSUER", "login.example", "OIDC_CLIENT_ID",
 			"an-app"}, "OIDC_ISSUER must be"},
-	} {
-		_, err := ReadSettings(environment(test.given...))
-		if err == nil || !strings.Contains(err.Error(), test.want) ||
-			strings.Count(err.Error(), "\n") != 1 {
-			t.Errorf("%s: got %v, want one mistake: %s", name, err, test.want)
-		} else if test.given[0] == "ADMIN_KEY" && strings.Contains(err.Error(), test.given[1]) {
-			t.Errorf("%s: a key is quoted: %v", name, err)
-		}
-	}
+	})
 }
 
 // TestWrongDestinations has further wrong settings of where links lead and of their domains, and
@@ -600,10 +594,7 @@ func TestWrongDestinations(t *testing.T) {
 	const hosts = `DOMAINS must be hosts such as go.example or https://go.example, separated by ` +
 		`commas, and %q is none`
 	const fallback = " must be a URL such as https://example.com/: The URL "
-	tests := map[string]struct {
-		given []string
-		want  string
-	}{
+	tests := map[string]mistake{
 		"too many domains": {pairs{"DOMAINS", domainList(101)},
 			"DOMAINS may name 100 hosts at most, not 101"},
 		"a domain twice": {pairs{"DOMAINS", "go.example,GO.example"},
@@ -660,10 +651,7 @@ func TestWrongDestinations(t *testing.T) {
 	for _, host := range []string{"go.example/s", "https://go.example/s/", "ftp://go.example",
 		"https://", "ann@go.example", "*.go.example", "go.example:0", "go.example:65536",
 		"go.example?", "go!.example", "::1", strings.Repeat("a.", 127) + "example"} {
-		tests["no domain: "+host] = struct {
-			given []string
-			want  string
-		}{pairs{"DOMAINS", "a.example," + host}, fmt.Sprintf(hosts, host)}
+		tests["no domain: "+host] = mistake{pairs{"DOMAINS", "a.example," + host}, fmt.Sprintf(hosts, host)}
 	}
 	// DNS can have none of these names.
 	for _, host := range []string{"go..example", ".go.example", "go.example..", "go.example。。",
@@ -677,36 +665,22 @@ func TestWrongDestinations(t *testing.T) {
 			if name == "OIDC_ISSUER" {
 				given = append(given, "OIDC_CLIENT_ID", "client")
 			}
-			tests[name+" has no name: "+host] = struct {
-				given []string
-				want  string
-			}{given, name + " must be "}
+			tests[name+" has no name: "+host] = mistake{given, name + " must be "}
 		}
 	}
 	for _, scheme := range []string{"javascript", "data", "vbscript", "file", "blob", "about",
 		"filesystem", "view-source", "intent", "jar", "chrome", "resource", "ms-msdt", "search-ms",
 		"ms-officecmd", "ms-appinstaller", "JavaScript"} {
-		tests["the scheme "+scheme] = struct {
-			given []string
-			want  string
-		}{pairs{"EXTRA_SCHEMES", "mailto " + scheme}, fmt.Sprintf(
+		tests["the scheme "+scheme] = mistake{pairs{"EXTRA_SCHEMES", "mailto " + scheme}, fmt.Sprintf(
 			"EXTRA_SCHEMES must not have %q, by which a link could attack who follows it",
 			strings.ToLower(scheme))}
 	}
 	for _, scheme := range []string{"mailto:", "tel://", "1x", "-x", "a_b", "ä", "\u212atel",
 		"a;b"} {
-		tests["no scheme: "+scheme] = struct {
-			given []string
-			want  string
-		}{pairs{"EXTRA_SCHEMES", scheme}, "EXTRA_SCHEMES must be names of schemes such as mailto"}
+		tests["no scheme: "+scheme] = mistake{pairs{"EXTRA_SCHEMES", scheme},
+			"EXTRA_SCHEMES must be names of schemes such as mailto"}
 	}
-	for name, test := range tests {
-		_, err := ReadSettings(environment(test.given...))
-		if err == nil || !strings.Contains(err.Error(), test.want) ||
-			strings.Count(err.Error(), "\n") != 1 {
-			t.Errorf("%s: got %v, want one mistake: %s", name, err, test.want)
-		}
-	}
+	wantOneMistake(t, tests)
 }
 
 // TestDefaultBase: subcommands and the service have the same default BaseUrl. With another one, an

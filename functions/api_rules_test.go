@@ -133,8 +133,9 @@ func TestRulesThatAreRefused(t *testing.T) {
 				status = 201
 			}
 			if status == 201 {
-				wantStatus(t, r.as("ann", "POST", "/api/shorten", `{"longUrl":"https://example.com/",`+
-					`"alias":"made","rules":`+value+`}`), 201)
+				made := r.as("ann", "POST", "/api/shorten",
+					`{"longUrl":"https://example.com/","alias":"made","rules":`+value+`}`)
+				wantStatus(t, made, 201)
 				r.as("ann", "DELETE", "/api/links/made", "")
 				return
 			}

@@ -66,7 +66,8 @@ func TestClaims(t *testing.T) {
 			c.alias, c.result))
 	}
 	body := `{"claims":[` + strings.Join(claims, ",") + `]}`
-	wantJSON(t, r.as("ann", "POST", "/api/claims", body), `{"results":[`+strings.Join(want, ",")+`]}`)
+	wantJSON(t, r.as("ann", "POST", "/api/claims", body),
+		`{"results":[`+strings.Join(want, ",")+`]}`)
 	r.wantMetrics(map[string]float64{"link.claimed": 3})
 	for alias, expires := range map[string]string{"free": "null", "plain": "null", "kept": `"` +
 		now.Add(time.Hour).Format(time.RFC3339) + `"`} {

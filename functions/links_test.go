@@ -82,8 +82,9 @@ func wantOwnersAlone(t *testing.T, r *rig, member string) {
 // wantMember checks that a new link of ann gets a value of a member, as JSON, and shows it as want.
 // An edit does the same to old, which has the member as before in its history. It returns the
 // response of the edit, and the rig with the links "made" and "old".
-func wantMember(t *testing.T, member, value, want string, old link.Link, before string) (
-	r *rig, edited *httptest.ResponseRecorder) {
+func wantMember(
+	t *testing.T, member, value, want string, old link.Link, before string,
+) (r *rig, edited *httptest.ResponseRecorder) {
 	t.Helper()
 	r = newRig(t)
 	edit := fmt.Sprintf(`{%q:%s}`, member, value)
@@ -116,7 +117,9 @@ func wantMember(t *testing.T, member, value, want string, old link.Link, before 
 
 // wantRefused checks that nothing gives ann a link with a value of a member, as JSON, or her link
 // "old" that value. more are the further members of a new link.
-func (r *rig) wantRefused(t *testing.T, member, value, more string, status int, kind, field string) {
+func (r *rig) wantRefused(
+	t *testing.T, member, value, more string, status int, kind, field string,
+) {
 	t.Helper()
 	edit := fmt.Sprintf(`%q:%s`, member, value)
 	made := `{"longUrl":"https://example.com/","alias":"made",` + edit + more + `}`

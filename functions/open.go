@@ -210,8 +210,8 @@ func (s *service) comparePassword(ctx context.Context, o *opening, l link.Link) 
 	return err
 }
 
-// try returns a problem if a link got so many wrong passwords that the client has to wait. If counts
-// is set, it also counts one more, which undo undoes.
+// try returns a problem if a link got so many wrong passwords that the client has to wait. If
+// counts is set, it also counts one more, which undo undoes.
 func (l *limits) try(r *http.Request, name link.Name, counts bool) (undo func(), err error) {
 	all := access.Client{Owner: string(name)}
 	one := access.Client{Of: string(name), Address: l.addresses.Of(r)}
@@ -222,7 +222,10 @@ func (l *limits) try(r *http.Request, name link.Name, counts bool) (undo func(),
 	if wait(access.LimitWrong, all) == 0 {
 		giveBack := func() { l.Return(access.LimitWrong, all) }
 		if wait(access.LimitWrongDaily, all) == 0 {
-			return func() { giveBack(); l.Return(access.LimitWrongDaily, all) }, nil
+			return func() {
+				giveBack()
+				l.Return(access.LimitWrongDaily, all)
+			}, nil
 		}
 		if counts {
 			giveBack()

@@ -133,9 +133,9 @@ var (
 	notDeletedProblem = newProblem(http.StatusConflict, "link-not-deleted", "Nothing to restore",
 		"This link is not deleted, or was deleted too long ago to be restored.")
 	sharedProblem = newProblem(http.StatusConflict, "link-shared", "This link is shared",
-		"Others were given this link too, and rely on it: its long URL, rules, goneUrl, password and "+
-			"maxOpens stay, and it cannot start at another time, end earlier, be disabled, enabled or deleted. "+
-			"An admin can do that.")
+		"Others were given this link too, and rely on it: its long URL, rules, goneUrl, password "+
+			"and maxOpens stay, and it cannot start at another time, end earlier, be disabled, "+
+			"enabled or deleted. An admin can do that.")
 	preconditionProblem = newProblem(http.StatusPreconditionFailed, "precondition",
 		"The link is not what you expect",
 		"The link has changed since you read it: none of the tags in If-Match is its ETag. Read "+

@@ -518,7 +518,7 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 	}
 	for _, name := range []string{"shorturls", "shortURLsClicks202001", "ShortUrlsKEYS",
 		"ShortUrlsExpiryIndex"} {
-		wantNamed(t, "URLINDEX_TABLE_NAME must differ", "URLINDEX_TABLE_NAME", name)
+		wantNamed(t, "must differ", "URLINDEX_TABLE_NAME", name)
 	}
 	if _, err := ReadSettings(func(string) string { return "" }); err == nil ||
 		!strings.Contains(err.Error(), "AzureWebJobsStorage is required") {
@@ -651,7 +651,8 @@ func TestWrongDestinations(t *testing.T) {
 	for _, host := range []string{"go.example/s", "https://go.example/s/", "ftp://go.example",
 		"https://", "ann@go.example", "*.go.example", "go.example:0", "go.example:65536",
 		"go.example?", "go!.example", "::1", strings.Repeat("a.", 127) + "example"} {
-		tests["no domain: "+host] = mistake{pairs{"DOMAINS", "a.example," + host}, fmt.Sprintf(hosts, host)}
+		tests["no domain: "+host] = mistake{pairs{"DOMAINS", "a.example," + host},
+			fmt.Sprintf(hosts, host)}
 	}
 	// DNS can have none of these names.
 	for _, host := range []string{"go..example", ".go.example", "go.example..", "go.example。。",
@@ -671,9 +672,9 @@ func TestWrongDestinations(t *testing.T) {
 	for _, scheme := range []string{"javascript", "data", "vbscript", "file", "blob", "about",
 		"filesystem", "view-source", "intent", "jar", "chrome", "resource", "ms-msdt", "search-ms",
 		"ms-officecmd", "ms-appinstaller", "JavaScript"} {
-		tests["the scheme "+scheme] = mistake{pairs{"EXTRA_SCHEMES", "mailto " + scheme}, fmt.Sprintf(
-			"EXTRA_SCHEMES must not have %q, by which a link could attack who follows it",
-			strings.ToLower(scheme))}
+		tests["the scheme "+scheme] = mistake{pairs{"EXTRA_SCHEMES", "mailto " + scheme},
+			fmt.Sprintf("EXTRA_SCHEMES must not have %q, by which a link could attack who "+
+				"follows it", strings.ToLower(scheme))}
 	}
 	for _, scheme := range []string{"mailto:", "tel://", "1x", "-x", "a_b", "ä", "\u212atel",
 		"a;b"} {

@@ -122,7 +122,8 @@ func (l Link) before(next Link) map[string]any {
 	set("forward", l.Forward != next.Forward, l.Forward.Names())
 	set("rules", !sameRules(l.Rules, next.Rules), append([]TargetRule{}, l.Rules...))
 	set("password", l.Password != next.Password, l.Password != "")
-	set("maxOpens", l.MaxOpens != next.MaxOpens || l.OpensLeft != next.OpensLeft, orNull(l.MaxOpens))
+	set("maxOpens", l.MaxOpens != next.MaxOpens || l.OpensLeft != next.OpensLeft,
+		orNull(l.MaxOpens))
 	set("disabled", l.Disabled != next.Disabled, l.Disabled)
 	set("title", l.Title != next.Title, orNull(l.Title))
 	set("tags", !slices.Equal(l.Tags, next.Tags), append([]string{}, l.Tags...))

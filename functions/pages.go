@@ -1,7 +1,6 @@
 package functions
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"strconv"
@@ -27,16 +26,6 @@ func writePageUnder(w http.ResponseWriter, status int, page []byte, policy strin
 	h.Set("Content-Length", strconv.Itoa(len(page)))
 	w.WriteHeader(status)
 	_, _ = w.Write(page)
-}
-
-// writeProblemPage responds with a problem as a page.
-func writeProblemPage(w http.ResponseWriter, r *http.Request, p *problem, site pages.Site) {
-	page := p.form
-	if page == nil {
-		page = site.Problem(r.URL.EscapedPath(), p.Status, p.Title, cmp.Or(p.page, p.Detail),
-			p.offer)
-	}
-	writePage(w, p.Status, page)
 }
 
 // favicon handles GET /favicon.ico, which browsers ask for on their own.

@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"mime"
@@ -323,16 +324,17 @@ func (p *problem) write(w http.ResponseWriter, r *http.Request, site pages.Site)
 	for name, values := range p.header {
 		w.Header()[name] = values
 	}
-	switch {
-	case p.form != nil:
-		writeProblemPage(w, r, p, site)
-		return
-	case slices.Contains(pageStatuses, p.Status) && !isAPI(r.URL.Path):
+	page := p.form
+	if page == nil && slices.Contains(pageStatuses, p.Status) && !isAPI(r.URL.Path) {
 		w.Header().Set("Vary", "Accept")
 		if prefers(r.Header, "text/html") {
-			writeProblemPage(w, r, p, site)
-			return
+			page = site.Problem(r.URL.EscapedPath(), p.Status, p.Title, cmp.Or(p.page, p.Detail),
+				p.offer)
 		}
+	}
+	if page != nil {
+		writePage(w, p.Status, page)
+		return
 	}
 	body, _ := json.Marshal(p, jsonOptions)
 	body = append(body, '\n')

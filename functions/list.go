@@ -145,19 +145,17 @@ func (s *service) listLinks(c *call) (any, error) {
 // time that it goes by. Links that are equal stay newest first.
 func (s *service) inOrder(ctx context.Context, found []link.Link, order string, limit int) (
 	links []link.Link, totals []clicks.Total, err error) {
+	of := map[link.Name]clicks.Total{}
+	compare := func(a, b link.Link) int {
+		return cmp.Compare(of[b.Name].Clicks, of[a.Name].Clicks)
+	}
 	switch order {
 	case orderNewest:
 		return found, nil, nil
 	case orderOldest:
-		slices.SortStableFunc(found, func(a, b link.Link) int {
-			return a.CreatedAt.Compare(b.CreatedAt)
-		})
-		return found[:min(limit, len(found))], nil, nil
+		compare = func(a, b link.Link) int { return a.CreatedAt.Compare(b.CreatedAt) }
 	case orderEnds:
-		slices.SortStableFunc(found, func(a, b link.Link) int {
-			return compareEnds(a.ExpiresAt, b.ExpiresAt)
-		})
-		return found[:min(limit, len(found))], nil, nil
+		compare = func(a, b link.Link) int { return compareEnds(a.ExpiresAt, b.ExpiresAt) }
 	case orderClicks:
 		totals, err = s.Clicks.Totals(ctx, found)
 	default:
@@ -166,22 +164,16 @@ func (s *service) inOrder(ctx context.Context, found []link.Link, order string, 
 	if err != nil {
 		return nil, nil, err
 	}
-	type counted struct {
-		link  link.Link
-		total clicks.Total
+	for i, total := range totals {
+		of[found[i].Name] = total
 	}
-	all := make([]counted, len(found))
-	for i := range all {
-		all[i] = counted{found[i], totals[i]}
+	slices.SortStableFunc(found, compare)
+	found = found[:min(limit, len(found))]
+	totals = totals[:min(len(totals), len(found))]
+	for i := range totals {
+		totals[i] = of[found[i].Name]
 	}
-	slices.SortStableFunc(all, func(a, b counted) int {
-		return cmp.Compare(b.total.Clicks, a.total.Clicks)
-	})
-	all = all[:min(limit, len(all))]
-	for i, l := range all {
-		found[i], totals[i] = l.link, l.total
-	}
-	return found[:len(all)], totals[:len(all)], nil
+	return found, totals, nil
 }
 
 // compareEnds compares the ends of links. Never, which is zero, is the last.

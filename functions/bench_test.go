@@ -110,7 +110,7 @@ func BenchmarkClick(b *testing.B) {
 	for _, mode := range []clicks.Mode{clicks.ModeOff, clicks.ModeTotals, clicks.ModeFull} {
 		b.Run("clicks="+string(mode), func(b *testing.B) {
 			r := newBenchRig(b, func(c *functions.Config) {
-				c.CountClicks, c.Stores.Clicks = mode, newCounting(c.Now())
+				c.CountClicks, c.Clicks = mode, newCounting(c.Now())
 			})
 			req := httptest.NewRequest("GET", "/live42", nil)
 			address, agent, referer := []string{""}, []string{""}, []string{""}
@@ -129,7 +129,7 @@ func BenchmarkClick(b *testing.B) {
 }
 
 func TestARedirectAllocatesLittle(t *testing.T) {
-	r := newBenchRig(t, func(c *functions.Config) { c.Stores.Clicks = newCounting(c.Now()) })
+	r := newBenchRig(t, func(c *functions.Config) { c.Clicks = newCounting(c.Now()) })
 	req := httptest.NewRequest("GET", "/live42", nil)
 	req.Header.Set("User-Agent", chrome+host)
 	req.Header.Set("Referer", "https://example.com/")

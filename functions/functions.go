@@ -25,8 +25,21 @@ import (
 // Config is what the functions work with. Every field is required unless it says otherwise.
 type Config struct {
 	Settings
-	Stores
-	Infrastructure
+
+	Links   Links
+	Keys    Keys
+	Blocked Blocked
+	Clicks  Clicks
+
+	Version      string // of this build
+	Callers      Callers
+	Reaper       Runner
+	Tables, Lock Pinger
+	Now          func() time.Time
+	Random       io.Reader // a cryptographic source, for keys and claim tokens
+	Log          *slog.Logger
+	Metrics      *telemetry.Metrics
+	Sender       *telemetry.Sender // reports requests if no host does; nil disables it
 }
 
 // Settings are what the operator of a site decides.
@@ -60,27 +73,6 @@ type Settings struct {
 	PublicStats bool        // anyone may read the statistics of the whole service, not only admins
 	MCP         bool        // assistants may call POST /api/mcp
 	OAuth       OAuth       // how these sign people in
-}
-
-// Stores keep what the functions read and write.
-type Stores struct {
-	Links   Links
-	Keys    Keys
-	Blocked Blocked
-	Clicks  Clicks
-}
-
-// Infrastructure is everything else.
-type Infrastructure struct {
-	Version      string // of this build
-	Callers      Callers
-	Reaper       Runner
-	Tables, Lock Pinger
-	Now          func() time.Time
-	Random       io.Reader // a cryptographic source, for keys and claim tokens
-	Log          *slog.Logger
-	Metrics      *telemetry.Metrics
-	Sender       *telemetry.Sender // reports requests if no host does; nil disables it
 }
 
 // service responds to every request. Its methods are the functions.

@@ -98,16 +98,11 @@ func newRigOn(t testing.TB, store func(*storage.Config), change ...func(*functio
 			CountClicks: clicks.ModeFull, CountsKept: 400, PublicStats: true, MCP: true,
 			SiteName: "tiney",
 		},
-		Stores: functions.Stores{
-			Links: r.fake, Keys: r.fake.Keys, Blocked: r.fake.Blocked,
-			Clicks: &r.clicks,
-		},
-		Infrastructure: functions.Infrastructure{
-			Version: "v1.2.3", Tables: r.fake, Lock: r.lock,
-			Callers: access.New(access.Config{AdminKey: adminKey}, r.fake.Keys, r.clock.Now),
-			Reaper:  run(func(context.Context) (string, error) { return "ran", nil }),
-			Now:     r.clock.Now, Random: rand.Reader, Log: log, Metrics: r.metrics,
-		},
+		Links: r.fake, Keys: r.fake.Keys, Blocked: r.fake.Blocked, Clicks: &r.clicks,
+		Callers: access.New(access.Config{AdminKey: adminKey}, r.fake.Keys, r.clock.Now),
+		Reaper:  run(func(context.Context) (string, error) { return "ran", nil }),
+		Version: "v1.2.3", Tables: r.fake, Lock: r.lock, Now: r.clock.Now, Random: rand.Reader,
+		Log: log, Metrics: r.metrics,
 	}
 	for _, c := range change {
 		c(&config)

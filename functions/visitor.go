@@ -87,15 +87,12 @@ func viewRules(rules []link.TargetRule) []ruleView {
 	for i, r := range rules {
 		views[i] = ruleView{Name: r.Name, Countries: listOrNull(r.Countries),
 			Systems: listOrNull(r.Systems), Devices: listOrNull(r.Devices),
-			Languages: listOrNull(r.Languages), LongURL: r.LongURL}
+			Languages: listOrNull(r.Languages), Percent: orNull(int(r.Percent)), LongURL: r.LongURL}
 		if r.From != nil {
 			views[i].From = formatTime(*r.From)
 		}
 		if r.Until != nil {
 			views[i].Until = formatTime(*r.Until)
-		}
-		if r.Percent != 0 {
-			views[i].Percent = new(int(r.Percent))
 		}
 	}
 	return views

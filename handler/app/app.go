@@ -117,24 +117,20 @@ func New(
 	}
 	a.Handler = functions.New(functions.Config{
 		Settings: s.Functions,
-		Stores: functions.Stores{
-			Links:   a.Links,
-			Keys:    a.Links.Keys,
-			Blocked: a.Links.Blocked,
-			Clicks:  a.Links.Clicks,
-		},
-		Infrastructure: functions.Infrastructure{
-			Version: version,
-			Callers: access.New(who, a.Links.Keys, now),
-			Reaper:  a.Reaper,
-			Tables:  a.Links,
-			Lock:    a.Lock,
-			Now:     now,
-			Random:  random,
-			Log:     log,
-			Metrics: a.Metrics,
-			Sender:  a.sender,
-		},
+		Links:    a.Links,
+		Keys:     a.Links.Keys,
+		Blocked:  a.Links.Blocked,
+		Clicks:   a.Links.Clicks,
+		Version:  version,
+		Callers:  access.New(who, a.Links.Keys, now),
+		Reaper:   a.Reaper,
+		Tables:   a.Links,
+		Lock:     a.Lock,
+		Now:      now,
+		Random:   random,
+		Log:      log,
+		Metrics:  a.Metrics,
+		Sender:   a.sender,
 	})
 	return a, nil
 }

@@ -75,8 +75,7 @@ func TestWhichDomainARequestIsFor(t *testing.T) {
 	req := httptest.NewRequest("GET", "/abc", nil)
 	req.Header["X-Forwarded-Host"] = []string{"go.example", "go.example"}
 	req.Host = hostAddress
-	w := r.send(req)
-	wantLocation(t, "two lines", w, main)
+	wantLocation(t, "two lines", r.send(req), main)
 	calls := r.fake.Calls()
 	if w := r.get("/abc@go.example"); w.Code != 404 || r.fake.Calls() != calls {
 		t.Errorf("a name is looked up: %d", w.Code)
@@ -133,8 +132,7 @@ func TestForwarding(t *testing.T) {
 	req := httptest.NewRequest("GET", "http://tiney.to/both/x%22%2fy", nil)
 	req.RequestURI = `http://tiney.to/both/x"%2fy?z` // as a proxy sends it
 	req.URL.RawPath = `/both/x"%2fy`
-	absolute := r.send(req)
-	wantLocation(t, "an absolute URL", absolute, "https://example.com/p/x%22%2fy?a#f")
+	wantLocation(t, "an absolute URL", r.send(req), "https://example.com/p/x%22%2fy?a#f")
 	clicked := len(r.clicks.clicked["both"])
 	long := "/both/" + strings.Repeat("x", 9000)
 	wantProblem(t, r.get(long), 414, "too-long", "")

@@ -453,8 +453,7 @@ func TestShortenFailures(t *testing.T) {
 		req := httptest.NewRequest("POST", "/api/shorten", io.MultiReader(strings.NewReader(body),
 			failingReader{}))
 		req.Header.Set("Content-Type", "application/json")
-		w := r.send(req)
-		wantProblem(t, w, 400, "body", "")
+		wantProblem(t, r.send(req), 400, "body", "")
 	})
 }
 

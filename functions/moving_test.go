@@ -274,8 +274,7 @@ func TestImportEndsInTime(t *testing.T) {
 				strings.NewReader(strings.Repeat("\n", 4<<20)))
 			req := httptest.NewRequest(http.MethodPost, "/api/import?format="+format, body)
 			req.Header.Set("Authorization", "Bearer "+r.keys.of["ann"])
-			w := r.send(req)
-			wantProblem(t, w, http.StatusServiceUnavailable, "storage-unavailable", "")
+			wantProblem(t, r.send(req), http.StatusServiceUnavailable, "storage-unavailable", "")
 		})
 	}
 }

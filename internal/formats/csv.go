@@ -72,19 +72,13 @@ type header struct {
 	at     [columns]int // the index of each column's field; -1: none
 }
 
-// normalAll returns column names as normal does.
-func normalAll(fields []string) []string {
+// header parses a row as the header. It keeps fields. Error: a FileError.
+func (t *table) header(fields []string, f Format) (*header, error) {
+	h := &header{fields: fields}
 	names := make([]string, len(fields))
 	for i, field := range fields {
 		names[i] = normal(field)
 	}
-	return names
-}
-
-// header parses a row as the header. It keeps fields, and needs their normal names. Error: a
-// FileError.
-func (t *table) header(fields, names []string, f Format) (*header, error) {
-	h := &header{fields: fields}
 	for c := range columns {
 		h.at[c] = -1
 		for _, name := range t.names[c] {
@@ -135,43 +129,32 @@ func (t *table) bareHeader(fields []string) (*header, bool) {
 	return h, isTime && strings.Contains(fields[h.at[target]], "://")
 }
 
-// read reads the rows of a file. start is the start of the file.
-func (t *table) read(in io.Reader, start []byte, f Format, yield func(Record) bool) error {
+// rows reads the rows of a file. start is the start of the file.
+func (t *table) rows(in io.Reader, start []byte, f Format) nextRecords {
 	rows := newRowReader(in, start)
 	var h *header
-	seen := false // a row besides the column names
-	for {
-		row, err := rows.next()
-		switch {
-		case err == io.EOF && h == nil:
-			return FileError("The file is empty. The first line must name the columns.")
-		case err == io.EOF && !seen:
-			return errNoLinks
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return err
-		case row.wrong == "" && blank(row.fields):
-			continue
-		case h == nil && row.wrong != "":
-			return fileErrorf("Line %d must name the columns. %s", row.first, row.wrong)
-		case h == nil:
-			if h, seen = t.bareHeader(row.fields); !seen {
-				names := normalAll(row.fields)
-				if h, err = t.header(slices.Clone(row.fields), names, f); err != nil {
-					return err
-				}
+	return func() ([]Record, error) {
+		for {
+			row, err := rows.next()
+			switch {
+			case err == io.EOF && h == nil:
+				return nil, FileError("The file is empty. The first line must name the columns.")
+			case err != nil:
+				return nil, err
+			case row.wrong == "" && blank(row.fields):
+				continue
+			case h != nil:
+				return t.records(h, row), nil
+			case row.wrong != "":
+				return nil, fileErrorf("Line %d must name the columns. %s", row.first, row.wrong)
 			}
-		default:
-			seen = true
-		}
-		more := true
-		t.records(h, row, func(rec Record) {
-			rec.Line = row.first
-			more = more && yield(rec)
-		})
-		if !more {
-			return nil
+			bare := false
+			if h, bare = t.bareHeader(row.fields); bare {
+				return t.records(h, row), nil
+			}
+			if h, err = t.header(slices.Clone(row.fields), f); err != nil {
+				return nil, err
+			}
 		}
 	}
 }
@@ -193,26 +176,24 @@ func blank(fields []string) bool {
 	return true
 }
 
-// records makes the records of a row.
-func (t *table) records(h *header, row row, yield func(Record)) {
-	wrong := row.wrong
+// records returns the records of a row.
+func (t *table) records(h *header, row row) []Record {
+	at, wrong := Record{Line: row.first}, row.wrong
 	switch missing := len(h.fields) - len(row.fields); {
 	case wrong != "":
 	case missing < 0, // also if what is too much is empty: a title may be cut
 		missing > 0 && (row.atEnd || row.last > row.first): // other rows may lack empty fields
 		wrong = uneven(row, len(h.fields))
 	case slices.Equal(row.fields, h.fields): // the header again, in concatenated files
-		return
-	case slices.ContainsFunc(row.fields, notValid):
+		return nil
+	case slices.ContainsFunc(row.fields, func(s string) bool { return !utf8.ValidString(s) }):
 		wrong = notUTF8
 	default:
-		t.record(h, row.fields, yield)
-		return
+		return t.undamaged(h, at, row.fields)
 	}
-	yield(Record{Err: RecordError(wrong)})
+	at.Err = RecordError(wrong)
+	return []Record{at}
 }
-
-func notValid(text string) bool { return !utf8.ValidString(text) }
 
 // uneven says what is wrong with a row that has the wrong number of fields.
 func uneven(row row, should int) string {
@@ -226,9 +207,9 @@ func uneven(row row, should int) string {
 	return fmt.Sprintf("There are %d columns instead of %d: %s.", len(row.fields), should, hint)
 }
 
-// record makes the records of a row that has no damage.
-func (t *table) record(h *header, fields []string, yield func(Record)) {
-	e := entry{own: t.own}
+// undamaged returns the records of a row that has no damage, at the Line of at.
+func (t *table) undamaged(h *header, at Record, fields []string) []Record {
+	e := entry{Record: at, own: t.own}
 	for c, at := range h.at {
 		if at < 0 {
 			continue
@@ -239,7 +220,7 @@ func (t *table) record(h *header, fields []string, yield func(Record)) {
 		}
 	}
 	if t.skip != "" && e.texts[code] == t.skip {
-		return
+		return nil
 	}
 	e.custom, e.forward = split(e.texts[custom]), split(e.texts[forward])
 	if !t.own {
@@ -250,7 +231,7 @@ func (t *table) record(h *header, fields []string, yield func(Record)) {
 		e.fail(`The tags are not separated by commas, or a quote is missing: ` +
 			`one with a comma in it is written as "a,b".`)
 	}
-	e.records(t.names[target][0], yield)
+	return e.records(t.names[target][0])
 }
 
 // text returns the text of a field.

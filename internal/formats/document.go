@@ -39,87 +39,77 @@ func newDecoder(r io.Reader) *jsontext.Decoder {
 		jsontext.AllowInvalidUTF8(true))
 }
 
-// readLists reads a JSON document: a list of links, alone or as a member of an object. A file may
+// entries reads a JSON document: a list of links, alone or as a member of an object. A file may
 // have several of them one after another, such as the pages of an API. The Line of a record is the
 // number of its entry, from 1.
-func (o *object) readLists(r io.Reader, f Format, yield func(Record) bool) error {
+func (o *object) entries(r io.Reader, f Format) nextRecords {
 	in := &bounded{r: &lineFeeds{in: bufio.NewReader(r), isJSON: true}}
 	in.decoder = newDecoder(in)
-	entries, lists, without := 0, 0, 0
-	err := o.walk(in.decoder, &lists, &without, func(data []byte) bool {
-		entries++
-		more := true
-		o.records(data, func(rec Record) {
-			rec.Line, rec.Entry = entries, true
-			more = more && yield(rec)
-		})
-		return more
-	})
-	switch {
-	case errors.Is(err, errStopped):
-		return nil
-	case errors.Is(in.err, errEntryTooLong):
-		return fileErrorf("Entry %d of the list is longer than 1 MiB, or the JSON is damaged "+
-			"there. It and what follows was not read.", entries+1)
-	case in.err != nil:
-		return in.err
-	case err != nil:
-		return fileErrorf("The JSON is damaged in or after entry %d of the list, at byte %d, "+
-			"or ends there before it is complete. What follows was not read.",
-			entries+1, in.decoder.InputOffset())
-	case lists == 0:
-		return fileErrorf("The JSON has no list of links: "+
-			"the format %s has it as the member %q, or alone.", f, o.list)
-	case without > 0:
-		return fileErrorf("An object after or between the lists of links has none: perhaps an "+
-			"error was saved in place of a page. Export again; the format %s has the list as the "+
-			"member %q.", f, o.list)
-	case entries == 0:
-		return errNoLinks
+	all := lists{in: in.decoder, member: o.list}
+	at := Record{Entry: true}
+	return func() ([]Record, error) {
+		at.Line++
+		data, err := all.next()
+		switch {
+		case err == nil:
+			return o.records(at, data), nil
+		case errors.Is(in.err, errEntryTooLong):
+			err = fileErrorf("Entry %d of the list is longer than 1 MiB, or the JSON is damaged "+
+				"there. It and what follows was not read.", at.Line)
+		case in.err != nil:
+			err = in.err
+		case err != io.EOF:
+			err = fileErrorf("The JSON is damaged in or after entry %d of the list, at byte %d, "+
+				"or ends there before it is complete. What follows was not read.",
+				at.Line, in.decoder.InputOffset())
+		case all.count == 0:
+			err = fileErrorf("The JSON has no list of links: "+
+				"the format %s has it as the member %q, or alone.", f, o.list)
+		case all.without:
+			err = fileErrorf("An object after or between the lists of links has none: perhaps an "+
+				"error was saved in place of a page. Export again; the format %s has the list as "+
+				"the member %q.", f, o.list)
+		}
+		return nil, err
 	}
-	return nil
 }
 
-// errStopped: the caller wants no more entries.
-var errStopped = errors.New("stopped")
+// lists reads the entries of all lists of links in a document.
+type lists struct {
+	in      *jsontext.Decoder
+	member  string // that has a list
+	name    string // of the member that comes next
+	count   int    // of lists so far
+	before  int    // count before this object
+	without bool   // an object had no list
+}
 
-// walk yields the entries of all lists. It adds the number of lists to lists, and that of objects
-// without one to without. Its error comes from the decoder, or is errStopped.
-func (o *object) walk(
-	in *jsontext.Decoder, lists, without *int, yield func(data []byte) bool,
-) error {
-	name := ""  // of the member that comes next
-	before := 0 // the number of lists before this object
+// next returns the next entry. The error comes from the decoder, which is io.EOF at the end.
+func (l *lists) next() ([]byte, error) {
 	for {
 		var err error
-		within, read := in.StackIndex(in.StackDepth())
-		switch next := in.PeekKind(); {
+		within, read := l.in.StackIndex(l.in.StackDepth())
+		switch next := l.in.PeekKind(); {
 		case within == '[' && next != ']':
-			var data []byte
-			if data, err = in.ReadValue(); err == nil && !yield(data) {
-				return errStopped
-			}
+			return l.in.ReadValue()
 		case within == '{' && read%2 == 0 && next == '"':
 			var token jsontext.Token
-			token, err = in.ReadToken()
-			name = token.String()
-		case next == '[' && (within == 0 || name == o.list):
-			*lists++
-			_, err = in.ReadToken()
+			token, err = l.in.ReadToken()
+			l.name = token.String()
+		case next == '[' && (within == 0 || l.name == l.member):
+			l.count++
+			_, err = l.in.ReadToken()
 		case within == 0 && next == '{':
-			before = *lists
-			_, err = in.ReadToken()
+			l.before = l.count
+			_, err = l.in.ReadToken()
 		case next == ']', next == '}':
-			if _, err = in.ReadToken(); err == nil && next == '}' && before == *lists {
-				*without++
-			}
+			_, err = l.in.ReadToken()
+			l.without = l.without || next == '}' && l.before == l.count
 		default:
-			if err = in.SkipValue(); err == io.EOF {
-				return nil
-			}
+			err = l.in.SkipValue()
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
 }

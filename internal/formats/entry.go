@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"tiney/internal/access"
+	"tiney/internal/clicks"
 	"tiney/internal/link"
 )
 
@@ -174,9 +175,9 @@ func (e *entry) fail(format string, args ...any) {
 	}
 }
 
-// records yields the records of the entry: one for each of its aliases. Only the first one has the
+// records returns the records of the entry: one for each of its aliases. Only the first one has the
 // clicks. needed is the name of the column with the target.
-func (e *entry) records(needed string, yield func(Record)) {
+func (e *entry) records(needed string) []Record {
 	e.fill()
 	if e.Link.LongURL == "" {
 		e.fail("There is no %s, which is where the link leads to.", needed)
@@ -185,29 +186,22 @@ func (e *entry) records(needed string, yield func(Record)) {
 		e.fail("There are more than %d custom short URLs.", maxCustom)
 	}
 	aliases := e.aliases()
-	if len(aliases) == 0 && !e.own {
-		e.fail("There is no alias: neither a short code nor a short URL with a path.")
+	if len(aliases) == 0 {
+		if aliases = []link.Name{""}; !e.own {
+			e.fail("There is no alias: neither a short code nor a short URL with a path.")
+		}
 	}
 	if e.Err != nil {
-		wrong := Record{Err: e.Err}
-		if len(aliases) > 0 {
-			wrong.Link.Name = aliases[0]
-		}
-		yield(wrong)
-		return
+		return []Record{{Line: e.Line, Entry: e.Entry, Err: e.Err,
+			Link: link.Link{Name: aliases[0]}}}
 	}
-	if len(aliases) == 0 {
-		yield(e.Record)
-		return
+	var all []Record
+	for _, a := range aliases {
+		e.Link.Name = a
+		all = append(all, e.Record)
+		e.Total = clicks.Total{}
 	}
-	for i, a := range aliases {
-		rec := e.Record
-		rec.Link.Name = a
-		if i > 0 {
-			rec.Total.Clicks, rec.Total.Bots, rec.Total.Last = 0, 0, time.Time{}
-		}
-		yield(rec)
-	}
+	return all
 }
 
 // fill sets the fields of the record, except the name of its link.

@@ -109,35 +109,51 @@ func quoted(text string) string {
 // an error of r, a FileError, or ErrFormat.
 func Read(r io.Reader, f Format) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		if err := read(r, f, func(rec Record) bool { return yield(rec, nil) }); err != nil {
+		next, err := reader(r, f)
+		for entries := 0; err == nil; entries++ {
+			var records []Record
+			records, err = next()
+			for _, rec := range records {
+				if !yield(rec, nil) {
+					return
+				}
+			}
+			if err == io.EOF && entries == 0 {
+				err = errNoLinks
+			}
+		}
+		if err != io.EOF {
 			yield(Record{}, err)
 		}
 	}
 }
 
-// read yields the records until yield returns false.
-func read(r io.Reader, f Format, yield func(Record) bool) error {
+// nextRecords returns the records of the next line, row or entry of a file, which may be none. It
+// returns io.EOF at the end of the file.
+type nextRecords func() ([]Record, error)
+
+func reader(r io.Reader, f Format) (nextRecords, error) {
 	table, isTable := tables[f]
 	object, hasObjects := objects[f]
 	if !isTable && !hasObjects {
-		return ErrFormat
+		return nil, ErrFormat
 	}
 	in, start, err := open(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	isJSON := bytes.HasPrefix(start, []byte("{")) || bytes.HasPrefix(start, []byte("["))
 	switch {
 	case hasObjects && object.list == "":
-		return object.readLines(in, start, f, yield)
+		return object.lines(in, start, f)
 	case hasObjects && isJSON:
-		return object.readLists(in, f, yield)
+		return object.entries(in, f), nil
 	case isJSON:
-		return fileErrorf("The file is JSON, and the format %s is CSV. "+
+		return nil, fileErrorf("The file is JSON, and the format %s is CSV. "+
 			"Choose another format, or export the links as CSV.", f)
 	case isTable:
-		return table.read(in, start, f, yield)
+		return table.rows(in, start, f), nil
 	}
-	return fileErrorf("The file is no JSON document, as the format %s is. "+
+	return nil, fileErrorf("The file is no JSON document, as the format %s is. "+
 		"Choose another format.", f)
 }

@@ -50,20 +50,19 @@ func guessTable(start []byte) (best Format) {
 		if blank(row.fields) {
 			continue
 		}
-		names := normalAll(row.fields)
 		for _, f := range Formats {
 			t := tables[f] // of a format in JSON: one that no row is of
 			if _, bare := t.bareHeader(row.fields); bare {
 				return f
 			}
-			h, err := t.header(row.fields, names, f)
+			h, err := t.header(row.fields, f)
 			if err != nil {
 				continue
 			}
 			known := 0
 			for c, at := range h.at {
 				if at >= 0 {
-					known += 10 - slices.Index(t.names[c], names[at])
+					known += 10 - slices.Index(t.names[c], normal(row.fields[at]))
 				}
 			}
 			if known > most {

@@ -80,52 +80,39 @@ func fromGolink(e *entry) {
 	}
 }
 
-// readLines reads a file with one object a line. start is the start of the file.
-func (o *object) readLines(in io.Reader, start []byte, f Format, yield func(Record) bool) error {
+// lines reads a file with one object a line. start is the start of the file.
+func (o *object) lines(in io.Reader, start []byte, f Format) (nextRecords, error) {
 	if len(start) > 0 && start[0] != '{' {
-		return fileErrorf("The format %s has one JSON object a line, "+
+		return nil, fileErrorf("The format %s has one JSON object a line, "+
 			`and the file does not begin with "{". Choose another format.`, f)
 	}
-	lines := newLineReader(in)
-	for begin := true; ; {
-		line, number, err := lines.next()
-		switch {
-		case err == io.EOF && begin:
-			return errNoLinks
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return err
-		case line == nil:
-			begin = false
-			if !yield(Record{Line: number, Err: RecordError(tooLong)}) {
-				return nil
-			}
-			continue
-		}
-		if line = bytes.Trim(line, " \t"); len(line) == 0 {
-			continue
-		}
-		if begin && string(line) == "{" {
-			return fileErrorf("The format %s has one JSON object a line, "+
-				"and the file has objects that go over several.", f)
-		}
-		begin = false
-		more := true
-		o.records(line, func(rec Record) {
-			rec.Line = number
-			more = more && yield(rec)
-		})
-		if !more {
-			return nil
-		}
+	if string(bytes.TrimRight(firstLine(start), " \t")) == "{" {
+		return nil, fileErrorf("The format %s has one JSON object a line, "+
+			"and the file has objects that go over several.", f)
 	}
+	lines := newLineReader(in)
+	return func() ([]Record, error) {
+		for {
+			line, number, err := lines.next()
+			switch at := (Record{Line: number}); {
+			case err != nil:
+				return nil, err
+			case line == nil:
+				at.Err = RecordError(tooLong)
+				return []Record{at}, nil
+			default:
+				if line = bytes.Trim(line, " \t"); len(line) > 0 {
+					return o.records(at, line), nil
+				}
+			}
+		}
+	}, nil
 }
 
-// records yields the records of an object, without their Line.
-func (o *object) records(data []byte, yield func(Record)) {
+// records returns the records of an object, which is at the Line and Entry of at.
+func (o *object) records(at Record, data []byte) []Record {
 	wrong := ""
-	in := objectReader{object: o, entry: entry{own: o.own}}
+	in := objectReader{object: o, entry: entry{Record: at, own: o.own}}
 	switch {
 	case !utf8.Valid(data):
 		wrong = notUTF8
@@ -139,12 +126,12 @@ func (o *object) records(data []byte, yield func(Record)) {
 			if o.also != nil {
 				o.also(&in.entry)
 			}
-			in.entry.records(o.target, yield)
-			return
+			return in.entry.records(o.target)
 		}
 		wrong = jsonWrong(err)
 	}
-	yield(Record{Err: RecordError(wrong)})
+	at.Err = RecordError(wrong)
+	return []Record{at}
 }
 
 const tooLong = "The line is longer than 1 MiB and was skipped: " +

@@ -50,12 +50,9 @@ func newRowReader(r io.Reader, start []byte) *rowReader {
 // separatorOf returns the separator of a file: the most frequent of comma, semicolon and tab in its
 // first line, outside of quotes. Spreadsheets with decimal commas write semicolons.
 func separatorOf(start []byte) rune {
-	if end := bytes.IndexAny(start, "\r\n"); end >= 0 {
-		start = start[:end]
-	}
 	var counts [256]int
 	quoted := false
-	for _, c := range start {
+	for _, c := range firstLine(start) {
 		if c == '"' {
 			quoted = !quoted
 		}
@@ -70,6 +67,13 @@ func separatorOf(start []byte) rune {
 		}
 	}
 	return best
+}
+
+func firstLine(start []byte) []byte {
+	if end := bytes.IndexAny(start, "\r\n"); end >= 0 {
+		return start[:end]
+	}
+	return start
 }
 
 func (r *rowReader) parser(in io.Reader) *csv.Reader {

@@ -42,16 +42,15 @@ type endpoint struct {
 	cancel context.CancelFunc
 }
 
-// open prepares for posts to the ingestion service at a URL. A post with a token goes to another
-// version of its API, as the posts of Microsoft's SDKs do (EndpointContainer.cs in
+// newEndpoint prepares for posts to the ingestion service at a URL. A post with a token goes to
+// another version of its API, as the posts of Microsoft's SDKs do (EndpointContainer.cs in
 // https://github.com/microsoft/ApplicationInsights-dotnet). A component that accepts only tokens
 // refuses posts to the version without tokens.
-func (e *endpoint) open(service string, tokens azcore.TokenCredential) {
-	e.url = service + "/v2/track"
+func newEndpoint(service string, tokens azcore.TokenCredential) *endpoint {
+	e := &endpoint{url: service + "/v2/track", tokens: tokens}
 	if tokens != nil {
 		e.url = service + "/v2.1/track"
 	}
-	e.tokens = tokens
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.client = http.Client{
 		Timeout: tryTimeout,
@@ -72,6 +71,7 @@ func (e *endpoint) open(service string, tokens azcore.TokenCredential) {
 			return nil
 		},
 	}
+	return e
 }
 
 func (e *endpoint) close() {

@@ -76,13 +76,7 @@ type Sample struct {
 
 // Snapshot returns every measurement since the start of the process, in a fixed order. Only the
 // minimum and maximum of durations are those since the last Take.
-func (m *Metrics) Snapshot() []Sample {
-	var samples []Sample
-	for _, of := range m.all() {
-		samples = append(samples, of.named(of.total()))
-	}
-	return samples
-}
+func (m *Metrics) Snapshot() []Sample { return m.samples(metric.total) }
 
 // NonZero returns the sums that are not zero, by name.
 func (m *Metrics) NonZero() map[string]float64 {
@@ -98,11 +92,14 @@ func (m *Metrics) NonZero() map[string]float64 {
 // Take returns the measurements since the last Take, without those that have no value. Only one
 // goroutine may call it.
 func (m *Metrics) Take() []Sample {
-	var samples []Sample
-	for _, of := range m.all() {
-		if s := of.take(); s.Count > 0 {
-			samples = append(samples, of.named(s))
-		}
+	return slices.DeleteFunc(m.samples(metric.take), func(s Sample) bool { return s.Count == 0 })
+}
+
+func (m *Metrics) samples(of func(metric) Sample) (samples []Sample) {
+	for _, n := range m.all() {
+		s := of(n.metric)
+		s.Name, s.Limit = n.name, n.limit
+		samples = append(samples, s)
 	}
 	return samples
 }
@@ -112,11 +109,6 @@ type named struct {
 	name  string
 	limit string // one of Limits, if it is of requests past a limit
 	metric
-}
-
-func (n named) named(s Sample) Sample {
-	s.Name, s.Limit = n.name, n.limit
-	return s
 }
 
 // LimitBusy names the refusal of a large call while too many are running.

@@ -130,14 +130,7 @@ func (o *Operation) Invocation() string {
 	return strings.Clone(id) // without it, a large header of a client would stay in memory
 }
 
-func isHex(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
-}
+func isHex(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }
 
 func appendHex(b []byte, n uint64) []byte {
 	var raw [8]byte

@@ -80,7 +80,7 @@ type Sender struct {
 	wake    chan struct{} // a full batch is waiting
 	oneOf   uint64        // one operation in so many is kept
 	outages outages
-	to      endpoint
+	to      *endpoint
 
 	closing sync.Once
 	stop    chan struct{} // closed: run sends what is left, and ends
@@ -96,9 +96,9 @@ func Start(config Config) *Sender {
 		wake:    make(chan struct{}, 1),
 		stop:    make(chan struct{}),
 		done:    make(chan struct{}),
+		oneOf:   uint64(max(1, math.Round(100/float64(config.SamplingPercent)))),
+		to:      newEndpoint(config.Connection.endpoint, config.Credential),
 	}
-	s.oneOf = uint64(max(1, math.Round(100/float64(config.SamplingPercent))))
-	s.to.open(config.Connection.endpoint, config.Credential)
 	go s.run()
 	return s
 }
@@ -364,17 +364,9 @@ func (s *Sender) put(i *item) {
 	}
 }
 
-// telemetryItem is the part of the SDK's items that an envelope needs.
-type telemetryItem interface {
-	Time() time.Time
-	TelemetryData() appinsights.TelemetryData
-	ContextTags() map[string]string
-	GetProperties() map[string]string
-}
-
 // envelope turns an item into one of Application Insights.
 func (s *Sender) envelope(i item) *contracts.Envelope {
-	var out telemetryItem
+	var out appinsights.Telemetry
 	switch {
 	case i.event.Name != "":
 		event := appinsights.NewEventTelemetry(i.event.Name)
@@ -433,7 +425,7 @@ func (s *Sender) metric(sample Sample, now time.Time) *contracts.Envelope {
 // envelop wraps an item as the SDK's client does, except that the client always sets a sampling
 // rate of 100. Application Insights takes the rate from the envelope and derives itemCount from it,
 // in its own charts too.
-func (s *Sender) envelop(from telemetryItem, rate float64) *contracts.Envelope {
+func (s *Sender) envelop(from appinsights.Telemetry, rate float64) *contracts.Envelope {
 	data := contracts.NewData()
 	content := from.TelemetryData()
 	data.BaseType, data.BaseData = content.BaseType(), content

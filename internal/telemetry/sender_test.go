@@ -499,12 +499,11 @@ func TestRetryAfterIsMinded(t *testing.T) {
 	} {
 		e := ingest.Start()
 		e.Fail(ingest.Response{Status: 429, RetryAfter: c.asked})
-		var to endpoint
 		connection, err := ParseConnection(e.ConnectionString())
 		if err != nil {
 			t.Fatal(err)
 		}
-		to.open(connection.endpoint, nil)
+		to := newEndpoint(connection.endpoint, nil)
 		got := to.post([]*contracts.Envelope{contracts.NewEnvelope()})
 		if pause := got.pause(1); got.status != 429 || pause < c.min || pause > c.max {
 			t.Errorf("%q: %d, and a pause of %v", c.asked, got.status, pause)
@@ -597,8 +596,7 @@ func TestOddAnswers(t *testing.T) {
 				}
 			}))
 			t.Cleanup(server.Close)
-			var to endpoint
-			to.open(server.URL, nil)
+			to := newEndpoint(server.URL, nil)
 			t.Cleanup(to.close)
 			batch := []*contracts.Envelope{contracts.NewEnvelope(), contracts.NewEnvelope()}
 			got := to.post(batch)
@@ -629,8 +627,7 @@ func TestATryThatIsNeverAnsweredEnds(t *testing.T) {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	var to endpoint
-	to.open(server.URL, nil)
+	to := newEndpoint(server.URL, nil)
 	t.Cleanup(to.close)
 	trusting := server.Client().Transport.(*http.Transport)
 	to.client.Transport.(*http.Transport).TLSClientConfig = trusting.TLSClientConfig

@@ -83,10 +83,12 @@ func (rp *Reaper) Run(ctx context.Context) (summary string, err error) {
 		return err
 	})
 	took := time.Since(start)
+	result := telemetry.ResultDone
+	defer func() { rp.report(ctx, result, done, took) }()
 	if errors.Is(err, link.ErrLockHeld) {
 		const held = "another instance is reaping"
 		rp.Log.Info("reaper: " + held)
-		rp.report(ctx, telemetry.ResultHeld, done, took)
+		result = telemetry.ResultHeld
 		return held, err
 	}
 	rp.Metrics.ReaperDeleted.Add(done.Deleted)
@@ -110,15 +112,14 @@ func (rp *Reaper) Run(ctx context.Context) (summary string, err error) {
 	switch {
 	case stopped:
 		log.Info("reaper: stopped with the process")
-		rp.report(ctx, telemetry.ResultStopped, done, took)
+		result = telemetry.ResultStopped
 		return "stopped with the process", nil
 	case err != nil:
 		log.Error(message, "error", err)
-		rp.report(ctx, telemetry.ResultFailed, done, took)
+		result = telemetry.ResultFailed
 		return "", err
 	}
 	log.Info("reaper: done")
-	rp.report(ctx, telemetry.ResultDone, done, took)
 	return fmt.Sprintf("deleted %d links and %d expiry rows without a link, failed at %d, "+
 		"complete: %t",
 		done.Deleted, done.Dropped, done.Failed, done.Complete), nil

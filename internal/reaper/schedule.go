@@ -22,29 +22,19 @@ const (
 // RunRegularly reaps soon after it is called, and then whenever the time in UTC is a multiple of
 // every, until Stopping ends. It is for a process without the Functions host.
 func (rp *Reaper) RunRegularly(every time.Duration, now func() time.Time) {
-	wait := func(d time.Duration) bool {
+	wait := firstAfter
+	for first := true; ; first = false {
 		select {
-		case <-time.After(d):
-			return true
+		case <-time.After(wait):
 		case <-rp.Stopping.Done():
-			return false
-		}
-	}
-	if !wait(firstAfter) {
-		return
-	}
-	if err := rp.runAndReport(); errors.Is(err, link.ErrLockHeld) {
-		if !wait(againAfter) {
 			return
 		}
-		_ = rp.runAndReport() // logged by Run
-	}
-	for {
+		err := rp.runAndReport() // logged by Run
 		at := now()
-		if !wait(at.Truncate(every).Add(every).Sub(at)) {
-			return
+		wait = at.Truncate(every).Add(every).Sub(at)
+		if first && errors.Is(err, link.ErrLockHeld) {
+			wait = againAfter
 		}
-		_ = rp.runAndReport()
 	}
 }
 

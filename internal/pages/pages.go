@@ -250,7 +250,7 @@ func (s Site) layout(root, title string, head, main markup) []byte {
 // linkInNotice matches a URL or a mail address in a notice, and the words and the colon before it
 // that name it.
 var linkInNotice = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?:([^:.,;|·]+):\s+)?(https?://[^\s"<>]*[^\s"<>.,;:)]|` +
+	return regexp.MustCompile(`(?:([^\s\pZ:.,;|·][^:.,;|·]*):\s+)?(https?://[^\s"<>]*[^\s"<>.,;:)]|` +
 		`[\w.+-]+@[\w-]+(?:\.[\w-]+)+)`)
 })
 
@@ -260,23 +260,21 @@ func notice(text string) markup {
 		return ""
 	}
 	var all markup
-	for at := linkInNotice().FindStringSubmatchIndex(text); at != nil; {
+	end := 0 // of the link before
+	for _, at := range linkInNotice().FindAllStringSubmatchIndex(text, -1) {
 		name, to := text[at[4]:at[5]], text[at[4]:at[5]]
-		before := text[:at[0]]
 		if at[2] >= 0 {
 			name = strings.TrimSpace(text[at[2]:at[3]])
-			before += text[at[2]:at[3]][:len(text[at[2]:at[3]])-len(strings.TrimLeft(
-				text[at[2]:at[3]], " "))]
 		}
 		if !strings.Contains(to, "://") {
 			to = "mailto:" + to
 		}
-		all += fill(`{{.Before}}<a href="{{.To}}">{{.Name}}</a>`, "Before", before, "To", to,
-			"Name", name)
-		text = text[at[1]:]
-		at = linkInNotice().FindStringSubmatchIndex(text)
+		all += fill(`{{.Before}}<a href="{{.To}}">{{.Name}}</a>`, "Before", text[end:at[0]],
+			"To", to, "Name", name)
+		end = at[1]
 	}
-	return fill("<footer class=\"quiet\">{{.Links}}{{.Rest}}</footer>\n", "Links", all, "Rest", text)
+	return fill("<footer class=\"quiet\">{{.Links}}{{.Rest}}</footer>\n", "Links", all, "Rest",
+		text[end:])
 }
 
 // Manifest returns the web app manifest, which is at /manage/manifest.webmanifest. Its URLs are

@@ -57,6 +57,16 @@ func all(text string) map[string][]byte {
 	}
 }
 
+// wantAll checks that a page has all of these.
+func wantAll(t *testing.T, page []byte, wants ...string) {
+	t.Helper()
+	for _, want := range wants {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("it lacks %s:\n%s", want, page)
+		}
+	}
+}
+
 var (
 	element = regexp.MustCompile(`(?s)<!doctype html>|` +
 		`</?([a-z][a-z0-9]*)((?:\s+[a-z-]+(?:="[^"<>]*")?)*)\s*>`)
@@ -261,15 +271,10 @@ func TestRoot(t *testing.T) {
 }
 
 func TestForm(t *testing.T) {
-	home := string(site.Home(Form{}))
-	for _, want := range []string{`<option value="">30 days</option>` +
-		`<option value="3600">1 hour</option><option value="86400">1 day</option>` +
+	wantAll(t, site.Home(Form{}), `<option value="">30 days</option>`+
+		`<option value="3600">1 hour</option><option value="86400">1 day</option>`+
 		`<option value="604800">7 days</option><option value="7776000">90 days</option></select>`,
-		"curl https://tiney.to/api/shorten", ">tiney.to/</span>"} {
-		if !strings.Contains(home, want) {
-			t.Errorf("it lacks %s", want)
-		}
-	}
+		"curl https://tiney.to/api/shorten", ">tiney.to/</span>")
 	short := Site{Base: "http://x", DefaultTTL: 90 * time.Minute, MaxTTL: 2 * time.Hour}
 	if got := string(short.lifetimes(
 		"3600")); got != `<option value="">90 minutes</option>`+
@@ -280,15 +285,10 @@ func TestForm(t *testing.T) {
 		`aria-label="New short link" hidden>`) || strings.Contains(owners, `class="card" hidden>`) {
 		t.Errorf("owners only: %s", owners)
 	}
-	wrong := string(site.Home(Form{LongURL: "x", Alias: "a b", Title: "Wrong", Detail: "No spaces.",
-		Field: "alias"}))
-	for _, want := range []string{`value="x"`, `value="a b"`,
-		`aria-describedby="alias-error" aria-invalid="true" autofocus>`, `id="alias-error">No spaces.</p>`,
-		`id="url-error"></p>`, `role="alert"></div>`} {
-		if !strings.Contains(wrong, want) {
-			t.Errorf("it lacks %s", want)
-		}
-	}
+	wantAll(t, site.Home(Form{LongURL: "x", Alias: "a b", Title: "Wrong", Detail: "No spaces.",
+		Field: "alias"}), `value="x"`, `value="a b"`,
+		`aria-describedby="alias-error" aria-invalid="true" autofocus>`,
+		`id="alias-error">No spaces.</p>`, `id="url-error"></p>`, `role="alert"></div>`)
 }
 
 // A page names the service, whatever else its title says.
@@ -324,28 +324,16 @@ func TestPreviewShowsTheHost(t *testing.T) {
 	l := example
 	l.Created, l.Expires = time.Date(2026, 11, 22, 3, 48, 36, 0, time.UTC),
 		time.Date(2026, 11, 22, 4, 48, 36, 0, time.UTC)
-	page := string(site.Preview("/abc+", l))
-	for _, want := range []string{"22 November 2026, 03:48 UTC", "22 November 2026, 04:48 UTC",
-		`<div hidden><dt>In ASCII`, "https://<strong><bdi dir=\"ltr\">example.com</bdi></strong>",
+	wantAll(t, site.Preview("/abc+", l), "22 November 2026, 03:48 UTC",
+		"22 November 2026, 04:48 UTC", `<div hidden><dt>In ASCII`,
+		"https://<strong><bdi dir=\"ltr\">example.com</bdi></strong>",
 		`href="./abc" rel="noreferrer">Go there`, `src="./api/links/abc/qr"`,
-		`<meta name="robots" content="noindex">`} {
-		if !strings.Contains(page, want) {
-			t.Errorf("it lacks %s:\n%s", want, page)
-		}
-	}
+		`<meta name="robots" content="noindex">`)
 	l.Asked, l.Name = "/b?c=d", "abc@go.example"
-	page = string(site.Preview("/abc+/b", l))
-	for _, want := range []string{`href="../abc/b?c=d" rel`, `src="../api/links/abc@go.example/qr"`,
-		`href="../manage"`} {
-		if !strings.Contains(page, want) {
-			t.Errorf("with what is appended it lacks %s:\n%s", want, page)
-		}
-	}
+	wantAll(t, site.Preview("/abc+/b", l), `href="../abc/b?c=d" rel`,
+		`src="../api/links/abc@go.example/qr"`, `href="../manage"`)
 	l.Expires, l.ASCII = time.Time{}, "https://xn--exmple-cua.com/"
-	if page := string(site.Preview("/abc+", l)); !strings.Contains(page, "<dd>never</dd>") ||
-		!strings.Contains(page, "<div><dt>In ASCII</dt>") {
-		t.Error(page)
-	}
+	wantAll(t, site.Preview("/abc+", l), "<dd>never</dd>", "<div><dt>In ASCII</dt>")
 }
 
 func TestEveryPageSaysThatLinksGoWithTheService(t *testing.T) {
@@ -370,15 +358,11 @@ func TestOtherDomain(t *testing.T) {
 		"http://go.example:8080", "https://tiney.to"
 	l := example
 	l.Name = "abc@go.example:8080"
-	page := string(other.Home(Form{Made: &l}))
-	for _, want := range []string{`data-default="tiney.to" data-domain="go.example:8080" ` +
-		`data-main="https://tiney.to"`, ">go.example:8080/</span>",
-		"curl http://go.example:8080/api/shorten", `{"domain": "go.example:8080",`,
-		`src="api/links/abc@go.example:8080/qr"`, `href="api/links/abc@go.example:8080/qr?size=600"`} {
-		if !strings.Contains(page, html.EscapeString(want)) && !strings.Contains(page, want) {
-			t.Errorf("it lacks %s:\n%s", want, page)
-		}
-	}
+	wantAll(t, other.Home(Form{Made: &l}), `data-default="tiney.to" `+
+		`data-domain="go.example:8080" data-main="https://tiney.to"`, ">go.example:8080/</span>",
+		"curl http://go.example:8080/api/shorten",
+		html.EscapeString(`"domain": "go.example:8080",`),
+		`src="api/links/abc@go.example:8080/qr"`, `href="api/links/abc@go.example:8080/qr?size=600"`)
 }
 
 func TestProblemOffersTheLink(t *testing.T) {
@@ -392,11 +376,8 @@ func TestProblemOffersTheLink(t *testing.T) {
 			`href="https://tiney.to/go/manage#/new?alias=a-b&amp;domain=go.example%3A8080">Make`},
 		"/a/b": {Offer{}, ` hidden>Make this link`},
 	} {
-		page := string(site.Problem(path, 404, "No such link", "Check it.", test.offer))
-		if !strings.Contains(page, test.want) ||
-			!strings.Contains(page, `href="`+rootFrom(path)+`">Shorten a URL`) {
-			t.Errorf("%s: it lacks %s:\n%s", path, test.want, page)
-		}
+		wantAll(t, site.Problem(path, 404, "No such link", "Check it.", test.offer), test.want,
+			`href="`+rootFrom(path)+`">Shorten a URL`)
 	}
 }
 

@@ -84,6 +84,7 @@ type result struct {
 	names []string // of tables
 	next  memtable.Position
 	err   error
+	lost  bool // another try may succeed
 }
 
 // do makes the tries of a call. It stops waiting for a try that gets no response in time, but the
@@ -105,9 +106,9 @@ func (t *memoryTable) do(ctx context.Context, call Call,
 		if try > 1 {
 			limit = table.Timeout
 		}
-		got, again := t.try(ctx, limit, call, apply)
+		got := t.try(ctx, limit, call, apply)
 		got.Again = try > 1
-		if !again || try == tries || ctx.Err() != nil {
+		if !got.lost || try == tries || ctx.Err() != nil {
 			return got
 		}
 		time.Sleep(pause)
@@ -115,13 +116,12 @@ func (t *memoryTable) do(ctx context.Context, call Call,
 }
 
 func (t *memoryTable) try(ctx context.Context, limit time.Duration, call Call,
-	apply func(context.Context) result) (got result, again bool) {
-	type response struct {
-		result
-		again bool
+	apply func(context.Context) result) result {
+	ended := func(ctx context.Context) error {
+		return table.Classify(call.Operation+" "+t.Name(), ctx.Err())
 	}
 	if ctx.Err() != nil {
-		return result{err: table.Classify(call.Operation, ctx.Err())}, false
+		return result{err: ended(ctx)}
 	}
 	if !t.p.harms() {
 		return t.pass(ctx, call, apply) // at once, so there is nothing to wait for
@@ -129,56 +129,51 @@ func (t *memoryTable) try(ctx context.Context, limit time.Duration, call Call,
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if ctx.Err() != nil { // at a limit of nothing
-		return result{err: table.Classify(call.Operation, ctx.Err())}, false
+		return result{err: ended(ctx)}
 	}
-	came := make(chan response, 1)
-	go func() {
-		got, again := t.pass(ctx, call, apply)
-		came <- response{got, again}
-	}()
+	came := make(chan result, 1)
+	go func() { came <- t.pass(ctx, call, apply) }()
 	select {
-	case r := <-came:
-		return r.result, r.again
+	case got := <-came:
+		return got
 	case <-ctx.Done():
-		return result{err: table.Classify(call.Operation+" "+t.Name(), ctx.Err())}, true
+		return result{err: ended(ctx), lost: true}
 	}
 }
 
 // pass passes a call on, unless a fault prevents that.
 func (t *memoryTable) pass(ctx context.Context, call Call,
-	apply func(context.Context) result) (got result, again bool) {
+	apply func(context.Context) result) result {
 	fault, after := t.p.begin(&call)
 	defer t.p.done()
 	switch fault {
 	case Refuse:
-		return result{err: errNoResponse}, true
+		return result{err: errNoResponse, lost: true}
 	case ServerBusy:
-		return result{err: errBusy}, true
+		return result{err: errBusy, lost: true}
 	case TooManyRequests:
-		return result{err: fmt.Errorf("%w (429 TooManyRequests)", link.ErrUnavailable)}, false
+		return result{err: fmt.Errorf("%w (429 TooManyRequests)", link.ErrUnavailable)}
 	case BeingDeleted:
-		return result{err: table.ErrNoTable}, false
+		return result{err: table.ErrNoTable}
 	case NotFound:
-		return result{err: table.ErrGone}, false
+		return result{err: table.ErrGone}
 	case Lie:
-		return result{Result: table.Result{ETag: "W/\"lie\""}}, false
+		return result{Result: table.Result{ETag: "W/\"lie\""}}
 	case Freeze:
 		<-ctx.Done()
-		return result{err: table.Classify(call.Operation+" "+t.Name(), ctx.Err())}, true
+		return result{err: table.Classify(call.Operation+" "+t.Name(), ctx.Err()), lost: true}
 	}
 	if err := t.p.failed(call); err != nil {
-		return result{err: err}, false
+		return result{err: err}
 	}
 	// A network does not cancel a call whose client is gone.
-	got = apply(context.WithValue(context.WithoutCancel(ctx), faultKey{}, fault))
+	got := apply(context.WithValue(context.WithoutCancel(ctx), faultKey{}, fault))
 	switch fault {
-	case DropResponse:
-		return result{err: errNoResponse}, true
-	case EmptyResponse:
-		return result{err: errNoResponse}, false
+	case DropResponse, EmptyResponse:
+		return result{err: errNoResponse, lost: fault == DropResponse}
 	}
 	after(call)
-	return got, false
+	return got
 }
 
 // harms reports whether faults, or what tests do meanwhile, may hold up a call.
@@ -223,10 +218,10 @@ func (t *memoryTable) Drop(ctx context.Context) error {
 	err := t.do(ctx, Call{Operation: "DeleteTable"}, func(ctx context.Context) result {
 		return result{err: t.Table.Drop(ctx)}
 	}).err
-	if errors.Is(err, table.ErrNoTable) {
+	if errors.Is(err, table.ErrNoTable) || errors.Is(err, table.ErrGone) {
 		return nil
 	}
-	return unlessGone(err)
+	return err
 }
 
 func (t *memoryTable) Names(ctx context.Context, prefix string) ([]string, error) {
@@ -285,13 +280,6 @@ func keysOf(row []byte) (partition, key string) {
 	var e struct{ PartitionKey, RowKey string }
 	_ = json.Unmarshal(row, &e)
 	return e.PartitionKey, e.RowKey
-}
-
-func unlessGone(err error) error {
-	if errors.Is(err, table.ErrGone) {
-		return nil
-	}
-	return err
 }
 
 func (t *memoryTable) Batch(ctx context.Context, writes []table.Write) (bool, error) {

@@ -184,7 +184,7 @@ func (e *Endpoint) take(w http.ResponseWriter, r *http.Request) {
 		}
 		panic(http.ErrAbortHandler) // a frozen request never gets a response
 	}
-	status, refuse, taken := http.StatusOK, func(int) int { return 200 }, 0
+	status, refuse := http.StatusOK, func(int) int { return 200 }
 	if response != nil {
 		status = response.Status
 		if response.Refuse != nil {
@@ -203,25 +203,24 @@ func (e *Endpoint) take(w http.ResponseWriter, r *http.Request) {
 	}
 	if status == http.StatusOK || status == http.StatusPartialContent {
 		lines, err := e.decode(r, body)
-		if err != nil {
-			status = http.StatusBadRequest
-			e.mu.Lock()
-			e.wrong = append(e.wrong, err.Error())
-			e.mu.Unlock()
-		}
 		said.ItemsReceived = len(lines)
+		var taken []Item
 		for n, line := range lines {
 			if code := refuse(n); code != 200 {
 				said.Errors = append(said.Errors, refusal{n, code, "as told"})
-				continue
+			} else {
+				taken = append(taken, line)
 			}
-			taken++
-			e.mu.Lock()
-			e.items = append(e.items, line)
-			e.mu.Unlock()
 		}
+		said.ItemsAccepted = len(taken)
+		e.mu.Lock()
+		e.items = append(e.items, taken...)
+		if err != nil {
+			status = http.StatusBadRequest
+			e.wrong = append(e.wrong, err.Error())
+		}
+		e.mu.Unlock()
 	}
-	said.ItemsAccepted = taken
 	if response != nil && response.RetryAfter != "" {
 		w.Header().Set("Retry-After", response.RetryAfter)
 	}

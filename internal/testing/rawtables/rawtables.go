@@ -35,8 +35,7 @@ type Tables struct {
 
 	connectionString string // "" in memory
 
-	// The names of the tables.
-	Links, Index, Expiry, Owners, Keys, State, Clicks, ClickTotals string
+	storage.Tables // their names
 	// Leaks uses these values: how long deleted links and tombstones are kept, for how many days
 	// clicks are kept, and the current time.
 	DeletedKeep, TombstoneFor time.Duration
@@ -61,11 +60,10 @@ func Open(t testing.TB, connectionString, prefix string) *Tables {
 func On(t testing.TB, open func(name string) storagetable.Table, prefix string) *Tables {
 	return &Tables{
 		t: t, open: open,
-		Links: prefix + "ShortUrls", Index: prefix + "UrlIndex", Expiry: prefix +
-			"ShortUrlsExpiryIndex",
-		Owners: prefix + "ShortUrlsByOwner", Keys: prefix + "ShortUrlsKeys", State: prefix +
-			"ShortUrlsState",
-		Clicks: prefix + "ShortUrlsClicks", ClickTotals: prefix + "ShortUrlsClickTotals",
+		Tables: storage.Tables{Links: prefix + "ShortUrls", Index: prefix + "UrlIndex",
+			Expiry: prefix + "ShortUrlsExpiryIndex", Owners: prefix + "ShortUrlsByOwner",
+			Keys: prefix + "ShortUrlsKeys", State: prefix + "ShortUrlsState",
+			Clicks: prefix + "ShortUrlsClicks", ClickTotals: prefix + "ShortUrlsClickTotals"},
 		DeletedKeep: 7 * 24 * time.Hour, TombstoneFor: 30 * 24 * time.Hour, KeepDays: 400,
 		Now: time.Now,
 	}
@@ -450,9 +448,7 @@ func (r *Tables) Leaks(but ...storage.Damage) []string {
 func (r *Tables) Check(but ...storage.Damage) []string {
 	r.t.Helper()
 	links, err := storage.Open(storage.Config{
-		Open: r.open, Timeout: storagetable.Timeout, Random: rand.Reader,
-		Tables: storage.Tables{Links: r.Links, Index: r.Index, Expiry: r.Expiry, Owners: r.Owners,
-			Keys: r.Keys, State: r.State, Clicks: r.Clicks, ClickTotals: r.ClickTotals},
+		Open: r.open, Timeout: storagetable.Timeout, Random: rand.Reader, Tables: r.Tables,
 		Clicks: counts.Settings{KeepDays: r.KeepDays}, DeletedKeep: r.DeletedKeep,
 		TombstoneFor: r.TombstoneFor, Now: r.Now,
 	})

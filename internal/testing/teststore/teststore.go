@@ -54,10 +54,7 @@ func Open(t testing.TB, clock *testutil.Clock, change ...func(*storage.Config)) 
 	s := &Store{Tables: rawtables.On(t, direct, ""), t: t, proxy: faultproxy.InMemory(service)}
 	s.Tables.Now, s.Tables.DeletedKeep = clock.Now, DeletedKeep
 	config := storage.Config{
-		Open: direct, Timeout: table.Timeout, StaleWait: table.Timeout,
-		Tables: storage.Tables{Links: s.Tables.Links, Index: s.Tables.Index,
-			Expiry: s.Tables.Expiry, Owners: s.Tables.Owners, Keys: s.Tables.Keys,
-			State: s.Tables.State, Clicks: s.Tables.Clicks, ClickTotals: s.Tables.ClickTotals},
+		Open: direct, Timeout: table.Timeout, StaleWait: table.Timeout, Tables: s.Tables.Tables,
 		AliasLength: 6, DeletedKeep: DeletedKeep, TombstoneFor: TombstoneKeep,
 		Reap:   storage.ReapConfig{PageSize: 1000, Pause: time.Millisecond},
 		Clicks: counts.Settings{Mode: clicks.ModeFull, KeepDays: s.Tables.KeepDays},

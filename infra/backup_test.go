@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -24,20 +23,21 @@ func TestBackup(t *testing.T) {
 		t.Skip("slow: make check runs it")
 	}
 	workflow := read(t, "../.github/workflows/backup.yml")
-	step := func(name string) string {
-		return strings.ReplaceAll(matches(t, workflow, `(?m)^      - name: `+name+
-			`\n        env:\n(?:          .*\n)+        run: \|\n((?:          .*\n)+)`)[0], "          ", "")
+	named := func(name string) string {
+		return step(t, workflow, `^      - name: `+name+`\n        env:\n(?:          .*\n)+`)
 	}
 	// The emulator of the workflow would listen on ports that may be taken.
 	restore := regexp.MustCompile(`(?s)internal/testing/azurite/.*?EXIT\n`).
-		ReplaceAllString(step("Restore"), "")
-	if restore == step("Restore") {
+		ReplaceAllString(named("Restore"), "")
+	if restore == named("Restore") {
 		t.Error("the workflow starts no emulator")
 	}
 	dir := t.TempDir()
 	blobs := filepath.Join(dir, "blobs")
-	stub := fmt.Sprintf(`#!/bin/bash
-set -e
+	if err := os.Mkdir(blobs, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	stub(t, dir, "az", fmt.Sprintf(`set -e
 verb="$1 $2 $3" name='' file=''
 while [ $# -gt 0 ]; do
   case $1 in --name) name=$2 ;; --file) file=$2 ;; esac
@@ -48,14 +48,7 @@ case $verb in
   "storage blob upload") cp "$file" "$name" ;;
   "storage blob list") ls | tail -n 1 ;;
   "storage blob download") cp "$name" "$file" ;;
-esac
-`, blobs)
-	for _, err := range []error{os.Mkdir(blobs, 0o755),
-		os.WriteFile(filepath.Join(dir, "az"), []byte(stub), 0o755)} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+esac`, blobs))
 	emulator := func() string {
 		started, err := azurite.StartAnywhere(t.Context())
 		if err != nil {
@@ -69,11 +62,10 @@ esac
 		t.Fatal(err)
 	}
 	run := func(script, storage, stdin string) (string, error) {
-		cmd := exec.CommandContext(t.Context(), "bash", "-e", "-c", script) // as GitHub runs it
-		cmd.Dir = ".."
-		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "RUNNER_TEMP="+dir,
-			"PORT="+strconv.Itoa(port), "BACKUP_ACCOUNT=account", "BACKUP_CONTAINER=backups", "AzureWebJobsStorage="+storage,
+		cmd := asGitHub(t, script, dir, "RUNNER_TEMP="+dir, "PORT="+strconv.Itoa(port),
+			"BACKUP_ACCOUNT=account", "BACKUP_CONTAINER=backups", "AzureWebJobsStorage="+storage,
 			"BaseUrl=https://go.example.com", "DOMAINS=b.example")
+		cmd.Dir = ".."
 		cmd.Stdin = strings.NewReader(stdin)
 		out, err := cmd.CombinedOutput()
 		return string(out), err
@@ -87,7 +79,7 @@ esac
 		links); err != nil {
 		t.Fatalf("%v, %s", err, said)
 	}
-	if said, err := run(step("Export"), from, ""); err != nil || !strings.Contains(said, "3 links") {
+	if said, err := run(named("Export"), from, ""); err != nil || !strings.Contains(said, "3 links") {
 		t.Errorf("the export: %v, %s", err, said)
 	}
 	if said, err := run(restore, emulator(), ""); err != nil || !strings.Contains(said,

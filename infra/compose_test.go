@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -62,10 +61,8 @@ func TestComposeSettings(t *testing.T) {
 
 // TestReleasePushesTheImage runs the release's step with stubs of go and gh.
 func TestReleasePushesTheImage(t *testing.T) {
-	text := read(t, "../.github/workflows/release.yml")
-	step := strings.ReplaceAll(matches(t, text,
-		`(?m)^      - name: Push the image .*\n(?:        .*\n)*?        run: \|\n((?:          .*\n)+)`)[0],
-		"          ", "")
+	pushes := step(t, read(t, "../.github/workflows/release.yml"),
+		`^      - name: Push the image .*\n(?:        .*\n)*?`)
 	const image = "ghcr.io/owner/tiney"
 	push := "auth login ghcr.io -u ann --password-stdin\npush --index build/image " + image +
 		":v1.2.3\n"
@@ -78,15 +75,10 @@ func TestReleasePushesTheImage(t *testing.T) {
 		for name, script := range map[string]string{"gh": latest,
 			"go": `printf '#!/bin/sh\necho "$@" >>%s\n' ` + dir + "/said >$GOBIN/crane; chmod +x " +
 				"$GOBIN/crane"} {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"),
-				0o755); err != nil {
-				t.Fatal(err)
-			}
+			stub(t, dir, name, script)
 		}
-		cmd := exec.CommandContext(t.Context(), "bash", "-e", "-c", step) // as GitHub runs it
-		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "RUNNER_TEMP="+dir,
-			"GITHUB_REPOSITORY=Owner/Tiney", "GITHUB_ACTOR=ann", "GH_TOKEN=secret", "TAG=v1.2.3")
-		out, err := cmd.CombinedOutput()
+		out, err := asGitHub(t, pushes, dir, "RUNNER_TEMP="+dir, "GITHUB_REPOSITORY=Owner/Tiney",
+			"GITHUB_ACTOR=ann", "GH_TOKEN=secret", "TAG=v1.2.3").CombinedOutput()
 		if got := read(t, filepath.Join(dir, "said")); err != nil || got != want {
 			t.Errorf("%s: %v, %s\ngot %q, want %q", latest, err, out, got, want)
 		}
@@ -110,11 +102,10 @@ func TestReleaseIsImmutable(t *testing.T) {
 	if publish < 0 || branch < publish || strings.Contains(text, "continue-on-error") {
 		t.Error("the branch does not wait for the release")
 	}
-	step := strings.ReplaceAll(matches(t, text[publish:], `(?m)^        run: \|\n((?:          .*\n)+)`)[0],
-		"          ", "")
+	publishes := strings.ReplaceAll(step(t, text[publish:], "^"),
+		"${{ contains(github.ref_name, '-') }}", "false")
 	const create = "release create v1.2.3 --verify-tag --generate-notes --prerelease=false " +
 		"build/azuredeploy.json build/tiney-a.zip\n"
-	step = strings.ReplaceAll(step, "${{ contains(github.ref_name, '-') }}", "false")
 	// The digests of files that contain their names.
 	const isNew, zip = "case $* in *view*) exit 1 ;; esac; ", "sha256:ZIP  tiney-a.zip"
 	const there = "immutable: true\nsha256:JSON  azuredeploy.json\n"
@@ -144,14 +135,10 @@ func TestReleaseIsImmutable(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := os.WriteFile(filepath.Join(dir, "gh"), []byte(fmt.Sprintf("#!/bin/sh\n"+
-			"echo \"$*\" >>%s/said\n%s\ncase $* in api*) echo '%s' ;; esac\n", dir, test.gh, is)),
-			0o755); err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.CommandContext(t.Context(), "bash", "-e", "-c", step) // as GitHub runs it
-		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"),
-			"GITHUB_REPOSITORY=owner/tiney", "GH_TOKEN=secret", "TAG=v1.2.3")
+		stub(t, dir, "gh", fmt.Sprintf("echo \"$*\" >>%s/said\n%s\n"+
+			"case $* in api*) echo '%s' ;; esac", dir, test.gh, is))
+		cmd := asGitHub(t, publishes, dir, "GITHUB_REPOSITORY=owner/tiney", "GH_TOKEN=secret",
+			"TAG=v1.2.3")
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
 		if said := read(t, filepath.Join(dir, "said")); (err == nil) != test.good ||

@@ -40,6 +40,29 @@ func matches(t *testing.T, text, pattern string) []string {
 	return found
 }
 
+// stub writes a command into a folder, as a script of sh.
+func stub(t *testing.T, dir, name, script string) {
+	t.Helper()
+	err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// step returns the script of a step, which comes after a text that matches pattern.
+func step(t *testing.T, workflow, pattern string) string {
+	t.Helper()
+	return strings.ReplaceAll(matches(t, workflow,
+		`(?m)`+pattern+`        run: \|\n((?:          .*\n)+)`)[0], "          ", "")
+}
+
+// asGitHub returns the command that runs a step as GitHub does, with the stubs in a folder.
+func asGitHub(t *testing.T, step, stubs string, env ...string) *exec.Cmd {
+	cmd := exec.CommandContext(t.Context(), "bash", "-e", "-c", step)
+	cmd.Env = append(append(os.Environ(), "PATH="+stubs+":"+os.Getenv("PATH")), env...)
+	return cmd
+}
+
 // bicepFiles returns the text of main.bicep and of the modules, by path.
 func bicepFiles(t *testing.T) map[string]string {
 	t.Helper()
@@ -460,11 +483,8 @@ func TestAzd(t *testing.T) {
 			`(?m)^  `+name+`:\n    shell: sh\n    run: \|\n((?:      .*\n)+)`)[0], "      ", "")
 		dir := t.TempDir()
 		// This azd shows its arguments, and the file that the last of them names.
-		err := os.WriteFile(filepath.Join(dir, "azd"), []byte("#!/bin/sh\necho \"azd $*\"\n"+
-			`for last; do :; done; ls -l "$last" | cut -c 1-10; cat "$last"`+"\n"), 0o755)
-		if err != nil {
-			t.Fatal(err)
-		}
+		stub(t, dir, "azd", "echo \"azd $*\"\n"+
+			`for last; do :; done; ls -l "$last" | cut -c 1-10; cat "$last"`)
 		cmd := exec.CommandContext(t.Context(), "sh", "-e", "-c", script)
 		temporary := t.TempDir()
 		cmd.Env = append(os.Environ(), append(env, "PATH="+dir+":"+os.Getenv("PATH"),
@@ -570,12 +590,8 @@ func TestBicepWarningsFail(t *testing.T) {
 	} {
 		bin := t.TempDir()
 		for tool, script := range map[string]string{"az": test.az, "bicep": test.bicep} {
-			if script == "" {
-				continue
-			}
-			if err := os.WriteFile(filepath.Join(bin, tool), []byte("#!/bin/sh\n"+script+"\n"),
-				0o755); err != nil {
-				t.Fatal(err)
+			if script != "" {
+				stub(t, bin, tool, script)
 			}
 		}
 		for _, tool := range []string{"sh", "grep"} {
@@ -602,9 +618,7 @@ func TestBicepWarningsFail(t *testing.T) {
 // TestBicepIsFormatted runs the build's step with stubs of az that change a file, or none.
 func TestBicepIsFormatted(t *testing.T) {
 	build := read(t, "../.github/workflows/build.yml")
-	step := strings.ReplaceAll(matches(t, build,
-		`(?m)^      - name: Look whether the Bicep .*\n        run: \|\n((?:          .*\n)+)`)[0],
-		"          ", "")
+	formatted := step(t, build, `^      - name: Look whether the Bicep .*\n`)
 	if !strings.Contains(build, "\n      - run: make lint\n") {
 		t.Error("build.yml does not lint")
 	}
@@ -626,14 +640,10 @@ func TestBicepIsFormatted(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := os.WriteFile(filepath.Join(dir, "az"), []byte("#!/bin/sh\n"+test.az+"\n"),
-			0o755); err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.CommandContext(t.Context(), "bash", "-e", "-c",
-			"git init -q . && git add infra\n"+step)
+		stub(t, dir, "az", test.az)
+		cmd := asGitHub(t, "git init -q . && git add infra\n"+formatted, dir,
+			"GIT_CONFIG_GLOBAL=/dev/null")
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "GIT_CONFIG_GLOBAL=/dev/null")
 		if out, err := cmd.CombinedOutput(); (err != nil) != test.fail {
 			t.Errorf("%s: %v, %s", name, err, out)
 		}

@@ -85,8 +85,8 @@ func (s *service) export(c *call) (any, error) {
 		if more != "" {
 			w.Header().Set("Link", "<"+more+`>; rel="next"`)
 		}
-		out := formats.NewWriter(w, formats.Format(format), s.Rules)
-		out.ForSpreadsheet, out.WithoutHashes = use != "", c.who.ReadOnly
+		out := formats.NewWriter(w, formats.Format(format), s.Rules, use != "")
+		out.WithoutHashes = c.who.ReadOnly
 		for i, l := range links {
 			if err := out.Write(formats.Record{Link: l, Total: totals[i]}); err != nil {
 				return // the client has disconnected

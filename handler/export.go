@@ -40,8 +40,7 @@ func exportCommand(ctx context.Context, c commandEnv, args []string) error {
 	p := newProgress(c.stderr, 0)
 	defer p.clear()
 	buffer := bufio.NewWriter(c.stdout)
-	out := formats.NewWriter(buffer, format, c.settings.Functions.Rules)
-	out.ForSpreadsheet = *use != ""
+	out := formats.NewWriter(buffer, format, c.settings.Functions.Rules, *use != "")
 	exported, damaged, after := 0, 0, ""
 	for {
 		var links []link.Link

@@ -1007,7 +1007,7 @@ func BenchmarkWrite(b *testing.B) {
 	for _, f := range []formats.Format{formats.NDJSON, formats.CSV} {
 		b.Run(string(f), func(b *testing.B) {
 			b.ReportAllocs()
-			w := formats.NewWriter(io.Discard, f, rules)
+			w := formats.NewWriter(io.Discard, f, rules, false)
 			for b.Loop() {
 				if err := w.Write(full); err != nil {
 					b.Fatal(err)

@@ -1,6 +1,7 @@
 package formats
 
 import (
+	"bufio"
 	"cmp"
 	"encoding/csv"
 	"fmt"
@@ -25,25 +26,33 @@ import (
 // and anybody may choose a title. So Writer puts an apostrophe before a text that begins with such
 // a character, also if apostrophes precede the character. Read takes one apostrophe away again.
 type Writer struct {
-	// ForSpreadsheet makes CSV begin with a line that names the separator to spreadsheets. Without
-	// that line, some spreadsheets split at semicolons, and then a field may begin anywhere in a
-	// title or a long URL.
-	ForSpreadsheet bool
-	WithoutHashes  bool // of passwords
+	WithoutHashes bool // of passwords
 
 	rules  link.Rules
 	format Format
-	w      io.Writer
 	csv    *csv.Writer
 	json   *jsontext.Encoder
-	began  bool
 }
 
 // NewWriter returns a Writer that writes to w, with the short URLs of rules. It buffers until
-// Flush.
-func NewWriter(w io.Writer, f Format, rules link.Rules) *Writer {
-	return &Writer{rules: rules, format: f, w: w, csv: csv.NewWriter(w),
+// Flush. CSV has the column names even if there is no record. For a spreadsheet, it begins with a
+// line that names the separator: without that line, some spreadsheets split at semicolons, and then
+// a field may begin anywhere in a title or a long URL.
+func NewWriter(w io.Writer, f Format, rules link.Rules, forSpreadsheet bool) *Writer {
+	buffer := bufio.NewWriter(w) // csv uses it as its own
+	out := &Writer{rules: rules, format: f, csv: csv.NewWriter(buffer),
 		json: jsontext.NewEncoder(w, jsontext.AllowInvalidUTF8(true))}
+	if f == CSV {
+		if forSpreadsheet {
+			_, _ = buffer.WriteString(separator + ",\n") // an error comes again at Flush
+		}
+		var names []string
+		for _, m := range members {
+			names = append(names, m.name)
+		}
+		_ = out.csv.Write(names)
+	}
+	return out
 }
 
 // Write writes a record without its Err. The error is the error of writing, or ErrFormat.
@@ -60,9 +69,6 @@ func (w *Writer) Write(rec Record) error {
 		}
 		return cmp.Or(err, w.json.WriteToken(jsontext.EndObject))
 	case CSV:
-		if err := w.begin(); err != nil {
-			return err
-		}
 		fields := make([]string, len(members))
 		for i, m := range members {
 			fields[i] = strings.ToValidUTF8(field(m.value(w, &rec)), "\ufffd")
@@ -98,32 +104,8 @@ func field(value any) string {
 	return fmt.Sprint(value)
 }
 
-// begin writes the column names once.
-func (w *Writer) begin() error {
-	if w.began {
-		return nil
-	}
-	w.began = true
-	if w.ForSpreadsheet {
-		if _, err := io.WriteString(w.w, separator+",\n"); err != nil {
-			return err
-		}
-	}
-	var names []string
-	for _, m := range members {
-		names = append(names, m.name)
-	}
-	return w.csv.Write(names)
-}
-
-// Flush writes the buffer. In CSV it writes the column names even if there was no record.
+// Flush writes the buffer.
 func (w *Writer) Flush() error {
-	if w.format != CSV {
-		return nil
-	}
-	if err := w.begin(); err != nil {
-		return err
-	}
 	w.csv.Flush()
 	return w.csv.Error()
 }

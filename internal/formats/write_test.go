@@ -56,7 +56,7 @@ func mustBase(raw string) link.Base {
 func write(t testing.TB, f formats.Format, records ...formats.Record) string {
 	t.Helper()
 	var b bytes.Buffer
-	w := formats.NewWriter(&b, f, rules)
+	w := formats.NewWriter(&b, f, rules, false)
 	for _, rec := range records {
 		if err := w.Write(rec); err != nil {
 			t.Fatal(err)
@@ -178,8 +178,7 @@ func TestNoFormulas(t *testing.T) {
 	evil.Link.Title, evil.Link.Owner = "a;=1+1\t=2+2", "a;-1"
 	evil.Link.Tags = []string{"a;=1", `"x";=1`}
 	var b bytes.Buffer
-	w := formats.NewWriter(&b, formats.CSV, rules)
-	w.ForSpreadsheet = true
+	w := formats.NewWriter(&b, formats.CSV, rules, true)
 	if err := errors.Join(w.Write(evil), w.Write(least), w.Flush()); err != nil {
 		t.Fatal(err)
 	}
@@ -219,14 +218,14 @@ func formulas(t *testing.T, file string, own rune) (n int) {
 }
 
 func TestWriteErrors(t *testing.T) {
-	w := formats.NewWriter(&bytes.Buffer{}, formats.Kutt, rules)
+	w := formats.NewWriter(&bytes.Buffer{}, formats.Kutt, rules, false)
 	if err := w.Write(least); !errors.Is(err, formats.ErrFormat) {
 		t.Error(err)
 	}
 	broken := errors.New("broken pipe")
 	for _, f := range []formats.Format{formats.NDJSON, formats.CSV} {
 		w := formats.NewWriter(
-			writerFunc(func([]byte) (int, error) { return 0, broken }), f, rules)
+			writerFunc(func([]byte) (int, error) { return 0, broken }), f, rules, false)
 		if err := cmp.Or(w.Write(least), w.Flush()); !errors.Is(err, broken) {
 			t.Errorf("%s: %v", f, err)
 		}

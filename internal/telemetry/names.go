@@ -72,11 +72,9 @@ const (
 var (
 	Events     = []string{EventReaperRun, EventStorageUnavailable, EventStorageRecovered}
 	Properties = []string{PropertyResult, PropertyComplete, PropertyTarget, PropertyOperation,
-		PropertyResultCode,
-		PropertyErrorCode, PropertyInvocationID, PropertyLimit, PropertyTry}
+		PropertyResultCode, PropertyErrorCode, PropertyInvocationID, PropertyLimit, PropertyTry}
 	Measurements = []string{MeasurementDeleted, MeasurementDropped, MeasurementFailed,
-		MeasurementBacklog,
-		MeasurementDuration, MeasurementOutage, MeasurementFailedCalls}
+		MeasurementBacklog, MeasurementDuration, MeasurementOutage, MeasurementFailedCalls}
 	Types   = []string{TypeTable, TypeBlob}
 	Results = []string{ResultDone, ResultFailed, ResultHeld, ResultStopped}
 )

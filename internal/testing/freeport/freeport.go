@@ -26,15 +26,15 @@ func init() { last.Store(rand.Uint32N(count)) }
 // used, so callers that can should then try another one. Find fails after 100 ports in use.
 func Find() (int, error) {
 	for range 100 {
-		if port := first + int(last.Add(1)%count); IsFree(port) {
+		if port := first + int(last.Add(1)%count); isFree(port) {
 			return port, nil
 		}
 	}
 	return 0, errors.New("no free port found")
 }
 
-// IsFree reports whether somebody could listen on the port.
-func IsFree(port int) bool {
+// isFree reports whether somebody could listen on the port.
+func isFree(port int) bool {
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
 		return false

@@ -112,11 +112,7 @@ func service(port string) *exec.Cmd {
 		return cmd
 	}
 	fmt.Println("Service: on its own, since the Azure Functions Core Tools are not installed")
-	handler, err := filepath.Abs(filepath.Join(folder, "handler"))
-	if err != nil {
-		handler = filepath.Join(folder, "handler")
-	}
-	return exec.Command(handler)
+	return exec.Command(filepath.Join(folder, "handler"))
 }
 
 // developmentSettings returns the environment. For variables that the environment lacks, it adds

@@ -325,9 +325,9 @@ func TestUTF16(t *testing.T) {
 		if !utf8.ValidString(text) {
 			continue // UTF-16 cannot have that
 		}
-		var want strings.Builder
-		for _, rec := range read(t, sample.format, text) {
-			want.WriteString(describe(rec))
+		want, err := described(strings.NewReader(text), sample.format)
+		if err != nil {
+			t.Error(err)
 		}
 		for _, order := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {
 			data := utf16Text("\ufeff"+text, order)
@@ -336,15 +336,8 @@ func TestUTF16(t *testing.T) {
 				t.Errorf("%s, %v: guessed %q, %v", sample.file, order, f, err)
 			}
 			for _, r := range []io.Reader{rest, strings.NewReader(data)} {
-				var got strings.Builder
-				for rec, err := range formats.Read(r, sample.format) {
-					if err != nil {
-						t.Errorf("%s, %v: %v", sample.file, order, err)
-					}
-					got.WriteString(describe(rec))
-				}
-				if got.String() != want.String() {
-					t.Errorf("%s, %v: read\n%s, want\n%s", sample.file, order, &got, &want)
+				if got, err := described(r, sample.format); err != nil || got != want {
+					t.Errorf("%s, %v: %v, read\n%s, want\n%s", sample.file, order, err, got, want)
 				}
 			}
 		}
@@ -619,9 +612,9 @@ func TestReaders(t *testing.T) {
 		// This is more than the start that shows what the file is.
 		first += strings.Repeat("\r\n", 40_000)
 		data := first + rest
-		var want strings.Builder
-		for _, rec := range read(t, format, data) {
-			want.WriteString(describe(rec))
+		want, err := described(strings.NewReader(data), format)
+		if err != nil {
+			t.Error(err)
 		}
 		for how, r := range map[string]io.Reader{
 			"byte by byte":  iotest.OneByteReader(strings.NewReader(data)),
@@ -630,15 +623,8 @@ func TestReaders(t *testing.T) {
 			"in two parts": io.MultiReader(
 				strings.NewReader(data[:1]), strings.NewReader(data[1:])),
 		} {
-			var got strings.Builder
-			for rec, err := range formats.Read(r, format) {
-				if err != nil {
-					t.Errorf("%s, %s: %v", sample.file, how, err)
-				}
-				got.WriteString(describe(rec))
-			}
-			if got.String() != want.String() {
-				t.Errorf("%s, %s: read\n%s, want\n%s", sample.file, how, &got, &want)
+			if got, err := described(r, format); err != nil || got != want {
+				t.Errorf("%s, %s: %v, read\n%s, want\n%s", sample.file, how, err, got, want)
 			}
 		}
 		cuts := []int{0, 1}
@@ -647,16 +633,9 @@ func TestReaders(t *testing.T) {
 		}
 		for _, cut := range cuts {
 			r := io.MultiReader(strings.NewReader(data[:cut]), iotest.ErrReader(broken))
-			var last error
-			var got strings.Builder
-			for rec, err := range formats.Read(r, format) {
-				if last = err; err == nil {
-					got.WriteString(describe(rec))
-				}
-			}
-			if last != broken || !strings.HasPrefix(want.String(), got.String()) {
+			if got, err := described(r, format); err != broken || !strings.HasPrefix(want, got) {
 				t.Errorf("%s, broken after %d bytes: %v, read\n%s, want the start of\n%s",
-					sample.file, cut, last, &got, &want)
+					sample.file, cut, err, got, want)
 			}
 		}
 		for rec, err := range formats.Read(strings.NewReader(data), format) {

@@ -139,12 +139,7 @@ func (h *Host) forward(r *http.Request) (*http.Response, error) {
 		unsent.Reset(body)
 		r.Body = &requestBody{unsent, stop}
 	}
-	resp, err := h.send(r)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	resp, body, err := h.exchange(r)
 	if err != nil {
 		return nil, err
 	}

@@ -285,6 +285,17 @@ func (h *Host) send(req *http.Request) (*http.Response, error) {
 	return h.transport.RoundTrip(req)
 }
 
+// exchange sends a request to the latest child, and reads the whole response.
+func (h *Host) exchange(req *http.Request) (*http.Response, []byte, error) {
+	resp, err := h.send(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return resp, body, err
+}
+
 // newGUID returns a random UUID, version 4.
 func newGUID() string {
 	var b [16]byte

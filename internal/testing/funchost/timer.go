@@ -48,12 +48,7 @@ func (h *Host) FireTimer(ctx context.Context, name string) (inv Invocation, err 
 	req.Header.Set("User-Agent", userAgent)
 	req.Header.Set(headerVersion, hostVersion)
 	req.Header.Set(headerInvocation, newGUID())
-	resp, err := h.send(req)
-	if err != nil {
-		return inv, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	resp, body, err := h.exchange(req)
 	if err != nil {
 		return inv, err
 	}

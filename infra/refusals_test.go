@@ -114,10 +114,8 @@ func (p param) takes(value string) bool {
 // TestRefusals checks that no deployment sets a value that the handler refuses, or a switch that
 // its plan ignores.
 func TestRefusals(t *testing.T) {
-	main, params := read(t, "main.bicep"), map[string]param{}
-	for _, found := range paramText.FindAllStringSubmatch(main, -1) {
-		params[found[2]] = param{found[1], found[3], strings.Trim(found[4], "'")}
-	}
+	main := read(t, "main.bicep")
+	params := paramsOf(main)
 	parameterOf := map[string]string{"BaseUrl": "baseUrl",
 		"CLIENT_ADDRESS_HEADER":         "clientAddressHeader",
 		"DOMAINS":                       "domains",

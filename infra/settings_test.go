@@ -3,7 +3,6 @@ package infra_test
 import (
 	"fmt"
 	"maps"
-	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -100,6 +99,15 @@ func isConnection(name string) bool {
 // param is a parameter of main.bicep, with the text of its decorators, its type and its default.
 type param struct{ decorators, of, byDefault string }
 
+// paramsOf returns the parameters of main.bicep by name.
+func paramsOf(main string) map[string]param {
+	params := map[string]param{}
+	for _, found := range paramText.FindAllStringSubmatch(main, -1) {
+		params[found[2]] = param{found[1], found[3], strings.Trim(found[4], "'")}
+	}
+	return params
+}
+
 // limit returns the number in a decorator.
 func (p param) limit(decorator string) (int, error) {
 	_, text, _ := strings.Cut(p.decorators, "@"+decorator+"(")
@@ -140,12 +148,8 @@ func compare(main string, modules map[string]string) (problems []string) {
 	problem := func(format string, arguments ...any) {
 		problems = append(problems, fmt.Sprintf(format, arguments...))
 	}
-	// params has the parameters by name. used has those of settings, by setting.
-	params, used := map[string]param{}, map[string]param{}
-	for _, found := range paramText.FindAllStringSubmatch(main, -1) {
-		params[found[2]] = param{found[1], found[3], strings.Trim(found[4], "'")}
-	}
-	given := map[string]string{} // the settings of all sites
+	params, used := paramsOf(main), map[string]param{} // used: by setting
+	given := map[string]string{}                       // the settings of all sites
 	settings := settingsIn(main, "\nvar settings = {", "}")
 	maps.Copy(settings, settingsIn(modules["settings"], "properties: union(settings, {", "  })"))
 	for name, value := range settings {
@@ -318,11 +322,7 @@ func TestInfraSettings(t *testing.T) {
 	for name, file := range map[string]string{"main": "main", "settings": "modules/site-settings",
 		"consumption": "modules/site-consumption",
 		"flex":        "modules/site-flex", "web": "modules/site-web"} {
-		text, err := os.ReadFile(file + ".bicep")
-		if err != nil {
-			t.Fatal(err)
-		}
-		texts[name] = string(text)
+		texts[name] = read(t, file+".bicep")
 	}
 	if problems := compare(texts["main"], texts); len(problems) > 0 {
 		t.Errorf("infra/main.bicep and the handler differ:\n%s", strings.Join(problems, "\n"))

@@ -49,8 +49,8 @@ func importCommand(ctx context.Context, c commandEnv, args []string) error {
 	if err := parse(options, args, 0); err != nil {
 		return err
 	}
-	format, err := formats.ParseFormat(*name)
-	if err != nil && *name != auto {
+	format := formats.Format(*name)
+	if !slices.Contains(formats.Formats, format) && *name != auto {
 		return usageError{
 			fmt.Sprintf("the format is auto, ndjson, csv, %s, not %q", formatNames(), *name)}
 	}
@@ -63,7 +63,10 @@ func importCommand(ctx context.Context, c commandEnv, args []string) error {
 		domain = &d
 	}
 	in := &countingReader{Reader: c.stdin}
-	var file io.Reader = in
+	var (
+		file io.Reader = in
+		err  error
+	)
 	if *name == auto {
 		if format, file, err = formats.Guess(in); err != nil {
 			return err

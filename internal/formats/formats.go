@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"slices"
 
 	"tiney/internal/clicks"
 	"tiney/internal/link"
@@ -66,14 +65,6 @@ func (f Format) Own() bool { return f == NDJSON || f == CSV }
 
 // ErrFormat: there is no such format.
 var ErrFormat = errors.New("there is no such format")
-
-// ParseFormat returns the format of this name. Error: ErrFormat.
-func ParseFormat(name string) (Format, error) {
-	if f := Format(name); slices.Contains(Formats, f) {
-		return f, nil
-	}
-	return "", ErrFormat
-}
 
 // FileError says to users why a file or the rest of it cannot be read.
 type FileError string

@@ -98,27 +98,16 @@ func guessJSON(in *jsontext.Decoder) Format {
 		if ok && list == (objects[f].list != "") {
 			return f
 		}
-		if !list && in.PeekKind() == '[' {
-			if all := having(name); len(all) > 0 {
-				if f := guessJSON(in); slices.Contains(all, f) {
-					return f
-				}
-				return all[0]
+		has := func(f Format) bool { _, ok := objects[f]; return ok && objects[f].list == name }
+		if at := slices.IndexFunc(Formats, has); at >= 0 && !list && in.PeekKind() == '[' {
+			if f := guessJSON(in); has(f) {
+				return f
 			}
+			return Formats[at]
 		}
 		if in.SkipValue() != nil {
 			return ""
 		}
 	}
 	return ""
-}
-
-// having returns the formats whose list of links is the member of this name.
-func having(name string) (all []Format) {
-	for _, f := range Formats {
-		if o, ok := objects[f]; ok && o.list == name {
-			all = append(all, f)
-		}
-	}
-	return all
 }

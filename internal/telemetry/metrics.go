@@ -1,9 +1,9 @@
 package telemetry
 
 import (
-	"math"
 	"reflect"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -74,8 +74,7 @@ type Sample struct {
 	Min, Max float64
 }
 
-// Snapshot returns every measurement since the start of the process, in a fixed order. Only the
-// minimum and maximum of durations are those since the last Take.
+// Snapshot returns every measurement since the start of the process, in a fixed order.
 func (m *Metrics) Snapshot() []Sample { return m.samples(metric.total) }
 
 // NonZero returns the sums that are not zero, by name.
@@ -199,15 +198,10 @@ func (g *Gauge) take() Sample {
 }
 
 // Distribution sums up durations; its samples are in milliseconds. A negative duration counts as
-// zero. A sample that is taken during an observation may have only a part of it. The next sample
-// has the rest.
+// zero.
 type Distribution struct {
-	count, sum atomic.Int64
-	// Both are since the last take. margin is math.MaxInt64 minus the shortest duration, so that
-	// zero means "none yet" here too.
-	longest, margin atomic.Int64
-
-	takenCount, takenSum int64
+	mu           sync.Mutex
+	all, untaken durations // since the start, and since the last take
 
 	histogram *metrics.PrometheusHistogram // nil unless METRICS_ADDRESS is set
 }
@@ -215,49 +209,46 @@ type Distribution struct {
 // Observe adds one duration.
 func (d *Distribution) Observe(t time.Duration) {
 	t = max(t, 0)
-	d.sum.Add(int64(t))
-	raise(&d.longest, int64(t))
-	raise(&d.margin, math.MaxInt64-int64(t))
-	d.count.Add(1)
+	d.mu.Lock()
+	d.all.add(t)
+	d.untaken.add(t)
+	d.mu.Unlock()
 	if d.histogram != nil {
 		d.histogram.Update(t.Seconds())
 	}
 }
 
 func (d *Distribution) total() Sample {
-	return durations(d.count.Load(), d.sum.Load(), d.longest.Load(), d.margin.Load())
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.all.sample()
 }
 
 func (d *Distribution) take() Sample {
-	count := d.count.Load()
-	if count == d.takenCount {
-		// An observation in progress keeps its longest and shortest for the next take.
-		return Sample{}
-	}
-	sum := d.sum.Load()
-	s := durations(count-d.takenCount, sum-d.takenSum, d.longest.Swap(0), d.margin.Swap(0))
-	d.takenCount, d.takenSum = count, sum
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.untaken.sample()
+	d.untaken = durations{}
 	return s
 }
 
-func durations(count, sum, longest, margin int64) Sample {
-	s := Sample{Count: count, Sum: milliseconds(sum), Max: milliseconds(longest)}
-	if margin != 0 {
-		s.Min = milliseconds(math.MaxInt64 - margin)
-		s.Max = max(s.Max, s.Min) // a take during this observation may have taken its longest
-	}
-	return s
+type durations struct {
+	count                  int64
+	sum, shortest, longest time.Duration
 }
 
-// raise sets n to v if v is larger.
-func raise(n *atomic.Int64, v int64) {
-	for old := n.Load(); v > old; old = n.Load() {
-		if n.CompareAndSwap(old, v) {
-			return
-		}
+func (d *durations) add(t time.Duration) {
+	if d.count == 0 || t < d.shortest {
+		d.shortest = t
 	}
+	d.longest = max(d.longest, t)
+	d.sum += t
+	d.count++
 }
 
-func milliseconds(nanoseconds int64) float64 {
-	return float64(nanoseconds) / float64(time.Millisecond)
+func (d *durations) sample() Sample {
+	return Sample{Count: d.count, Sum: milliseconds(d.sum), Min: milliseconds(d.shortest),
+		Max: milliseconds(d.longest)}
 }
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

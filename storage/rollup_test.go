@@ -182,6 +182,31 @@ func TestRollUp(t *testing.T) {
 	}
 }
 
+// More names with one hash than a roll-up has in memory at a time. It finds all rows of each.
+func TestRollUpOfManyNames(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.open(nil)
+	var rows, want []rawtables.Entity
+	for i := 0; len(want) < 510; i++ {
+		name := clicks.OwnerName(fmt.Sprint(i))
+		total := rawtables.Totals(name, r.day(-2), 5, 1, time.Time{})
+		if total["PartitionKey"] == "00" {
+			want = append(want, total)
+			rows = append(rows, rawtables.Clicks(name, "p-1", r.day(-2), 2, 0),
+				rawtables.Clicks(name, "q-1", r.day(-2), 3, 1))
+		}
+	}
+	r.PutClicks(r.day(-2), rows...)
+	if err := rollUp(ctx, r, s); err != nil {
+		t.Error(err)
+	}
+	r.wantTotals(want...)
+	if got := r.Monthly(); len(got) != len(want) {
+		t.Errorf("%d names have a month, want %d", len(got), len(want))
+	}
+}
+
 // A reaper that was down for a year, or whose storage was, catches up, however often it is killed
 // meanwhile. Months that are not kept go.
 func TestRollUpOfAYear(t *testing.T) {

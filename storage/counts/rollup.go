@@ -24,6 +24,10 @@ const (
 	// how often the rows of a link are read again that another process is writing.
 	rollUpTries = 5
 
+	// rollUpNames is how many names a group has at most in memory. It is a multiple of what one call
+	// writes. Each further group takes two calls to read its totals and months.
+	rollUpNames = 5 * table.MaxBatch
+
 	saveEvery = 1000 // totals are written between two saves of the progress, at least
 
 	rollUpPartition = "rollup"
@@ -242,7 +246,7 @@ func (r *rollingUp) groups(ctx context.Context, day clicks.Day, partition string
 				r.leaveOut(keys.PartitionKey, keys.RowKey, cmp.Or(err, errElsewhere))
 				continue
 			}
-			if hash := hashOf(name); hash != g.hash {
+			if hash := hashOf(name); hash != g.hash || g.isFull(name) {
 				if failed = g.write(ctx); failed != nil {
 					return table.ErrEnough
 				}
@@ -276,8 +280,9 @@ func (r *rollingUp) leaveOut(partition, row string, err error) {
 		err)
 }
 
-// rollUpGroup has the counts of a day under the names whose hashes have the same first two digits:
-// their totals are in one partition, and so are their rows of a month.
+// rollUpGroup has the counts of a day under names whose hashes have the same first two digits:
+// their totals are in one partition, and so are their rows of a month. Many names are split into
+// several groups, since a day of a busy site has more than memory is to hold.
 type rollUpGroup struct {
 	r     *rollingUp
 	day   clicks.Day
@@ -316,6 +321,11 @@ func (g *rollUpGroup) add(of subject, count *clicks.Count) {
 	} else {
 		d.of[of] = count
 	}
+}
+
+// isFull reports whether a row of this name belongs into another group.
+func (g *rollUpGroup) isFull(name string) bool {
+	return len(g.names) >= rollUpNames && g.names[len(g.names)-1].name != name
 }
 
 // freeSketches frees the sketches of the last name, which are large. Months have only the number of

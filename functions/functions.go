@@ -97,7 +97,8 @@ type service struct {
 	drawing   chan struct{} // a semaphore; limits how many QR codes are drawn at once
 	checks    checks
 
-	forwardingKnown atomic.Bool // noteForwarding knows the kind of the Functions host
+	forwardingKnown atomic.Bool            // noteForwarding knows the kind of the Functions host
+	lastLocal       atomic.Pointer[string] // the last name that toThisMachine found to be its own
 }
 
 // New returns the handler of all functions.

@@ -89,9 +89,17 @@ func (s *service) toThisMachine(r *http.Request) bool {
 		names = append(names, r.Header.Values("X-Forwarded-Host")...)
 	}
 	foreign := func(name string) bool {
+		if last := s.lastLocal.Load(); last != nil && *last == name {
+			return false
+		}
 		d, ok := link.ParseDomain(name)
 		u := &url.URL{Host: string(d)}
-		return !ok || !access.IsLoopback(u) && !strings.HasSuffix(u.Hostname(), ".localhost")
+		if !ok || !access.IsLoopback(u) && !strings.HasSuffix(u.Hostname(), ".localhost") {
+			return true
+		}
+		own := strings.Clone(name) // name may be a part of a large request
+		s.lastLocal.Store(&own)
+		return false
 	}
 	return !slices.ContainsFunc(names, foreign)
 }

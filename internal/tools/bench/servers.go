@@ -69,10 +69,11 @@ func (b *bench) service(hosted bool, more ...string) command {
 	}
 }
 
-// bareHTTP runs internal/tools/bench/bare, which redirects from / and a path.
-func (b *bench) bareHTTP(path string) command {
+// bareHTTP runs internal/tools/bench/bare, which redirects from / and a path. More may be "alike".
+func (b *bench) bareHTTP(path string, more ...string) command {
 	return func(port string) *exec.Cmd {
-		return exec.Command(filepath.Join(b.dir, "bare"), "127.0.0.1:"+port, path, longURL(0))
+		return exec.Command(filepath.Join(b.dir, "bare"), append([]string{"127.0.0.1:" + port,
+			path, longURL(0)}, more...)...)
 	}
 }
 

@@ -172,12 +172,19 @@ func nameExecutable(host []byte, name string) ([]byte, error) {
 }
 
 // cold are packages that no cached redirect runs. Their functions are not inlined, which makes the
-// executable and its memory at rest 0.4 MB smaller. The arithmetic below RSA, ECDSA and TLS is in
+// executable and its memory at rest 0.7 MB smaller. The arithmetic below RSA, ECDSA and TLS is in
 // other packages, and is compiled as usual. The rest of vendor/golang.org/x is not cold: net/http
 // calls httpguts for each header of a request.
-var cold = []string{"github.com/Azure/...", "github.com/AzureAD/...", "golang.org/x/net/...",
-	"golang.org/x/text/...", "encoding/asn1", "encoding/xml", "math/big", "crypto/x509",
-	"crypto/tls", "crypto/ecdh", "crypto/ecdsa", "crypto/ed25519", "crypto/rsa",
+var cold = []string{"github.com/Azure/...", "github.com/AzureAD/...",
+	"golang.org/x/net/...", "golang.org/x/text/...",
+	"github.com/modelcontextprotocol/...", "github.com/google/jsonschema-go/...",
+	"github.com/segmentio/...", "github.com/yosida95/...",
+	"github.com/golang-jwt/...", "github.com/nlnwa/...", "github.com/VictoriaMetrics/...",
+	"rsc.io/...", "tiney/handler/...", "tiney/internal/formats", "tiney/internal/pages",
+	"compress/gzip", "encoding/asn1", "encoding/csv", "encoding/gob", "encoding/json",
+	"encoding/xml", "html", "image/...", "log/slog/...", "math/big", "mime/...", "os/exec",
+	"os/user", "regexp/...",
+	"crypto/x509", "crypto/tls", "crypto/ecdh", "crypto/ecdsa", "crypto/ed25519", "crypto/rsa",
 	"crypto/internal/fips140/ecdsa", "crypto/internal/fips140/rsa",
 	"vendor/golang.org/x/crypto/...", "vendor/golang.org/x/text/...",
 	"vendor/golang.org/x/net/dns/...", "vendor/golang.org/x/net/idna"}
@@ -192,9 +199,9 @@ func build(root string, target Target) ([]byte, error) {
 	out := filepath.Join(dir, target.executable())
 	// HTTP/2 is not needed: the host and Azure Storage use HTTP/1.1, and all other servers offer
 	// both. Without net/http's HTTP/2, the executable and its memory at rest are half a megabyte
-	// smaller.
+	// smaller. Functions begin at multiples of 16 bytes, and not of 32, which saves 0.1 MB more.
 	args := []string{"build", "-o", out, "-tags", "nethttpomithttp2", "-trimpath",
-		"-buildvcs=false", "-ldflags", "-s -w -X main.version=" + version(root)}
+		"-buildvcs=false", "-ldflags", "-s -w -funcalign=16 -X main.version=" + version(root)}
 	for _, packages := range cold {
 		args = append(args, "-gcflags", packages+"=-l")
 	}

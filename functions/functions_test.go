@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/bits"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -1251,4 +1252,13 @@ func FuzzShortenBody(f *testing.F) {
 			t.Fatalf("%q leads to %q", sent.LongURL, followed.Header().Get("Location"))
 		}
 	})
+}
+
+var raced bool // set by race_test.go
+
+// skipIfSlow skips a test of what a request takes, under the race detector and with 32 bits.
+func skipIfSlow(t *testing.T) {
+	if raced || bits.UintSize == 32 {
+		t.Skip("the race detector, and 32 bits, take time and memory")
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"math/bits"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -50,14 +49,6 @@ func slowness() float64 {
 	var numbers []int
 	_ = json.Unmarshal(yardstick, &numbers)
 	return max(1, float64(usedTime()-begun)/float64(28*time.Millisecond))
-}
-
-var raced bool // set by race_test.go
-
-func skipIfSlow(t *testing.T) {
-	if raced || bits.UintSize == 32 {
-		t.Skip("the race detector, and 32 bits, take time and memory")
-	}
 }
 
 // usedTime returns the time for which the process has had a processor. Unlike the time that passes,

@@ -324,8 +324,10 @@ func TestWrongPasswordsAreLimited(t *testing.T) {
 	r.guarded(t, "pass", `"password":"open sesame"`)
 	const wrong, right = `{"password":"no sesame"}`, `{"password":"open sesame"}`
 	for i := range 20 {
-		if w := r.open("pass", right); w.Code != 303 {
-			t.Fatalf("right, %d: %d %s", i, w.Code, w.Body)
+		if i%10 == 0 { // a hash takes long under the race detector
+			if w := r.open("pass", right); w.Code != 303 {
+				t.Fatalf("right, %d: %d %s", i, w.Code, w.Body)
+			}
 		}
 		wantProblem(t, r.open("pass", wrong), 403, "wrong-password", "password")
 	}

@@ -1,7 +1,7 @@
 // Evaluates queries over rows, for those operators and functions that the alerts use; any other one is an error. The
 // parser is Microsoft's. kql.go runs it.
 //
-// It reads {"queries": [{"name", "text"}], "now": milliseconds, "tables": {name: [row]}} from stdin, and writes an
+// It reads {"queries": [{"name", "text", "since"}], "now": milliseconds, "tables": {name: [row]}} from stdin, and writes an
 // array of {"name", "rows"} to stdout. Times and durations are milliseconds.
 
 import { readFileSync } from "node:fs";
@@ -9,7 +9,10 @@ import { elements, globals, KustoCode, list, Syntax, Symbols, tables } from "./p
 
 const { now, tables: rows, queries } = JSON.parse(readFileSync(0, "utf8"));
 
-function evaluate({ name, text }) {
+let seen; // the rows after the query's "since"
+
+function evaluate({ name, text, since = 0 }) {
+  seen = (table) => (rows[table] ?? []).filter((row) => row.timestamp > since);
   const code = KustoCode.ParseAndAnalyze(text, globals);
   const wrong = list(code.GetDiagnostics()).filter((d) => d.Severity === "Error");
   if (wrong.length > 0) throw new Error(`${name}: ${wrong[0].Message}`);
@@ -34,7 +37,7 @@ function value(node, row, lets) {
   if (node instanceof Syntax.NameReference) {
     if (node.SimpleName in row) return row[node.SimpleName];
     if (lets.has(node.SimpleName)) return lets.get(node.SimpleName);
-    if (node.SimpleName in tables) return rows[node.SimpleName] ?? [];
+    if (node.SimpleName in tables) return seen(node.SimpleName);
     if (node.ReferencedSymbol instanceof Symbols.ColumnSymbol) return null;
     return unknown(node);
   }

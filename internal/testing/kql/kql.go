@@ -19,6 +19,8 @@ import (
 type Query struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
+	// Evaluate sees only rows of times after Since, in milliseconds since 1970.
+	Since int64 `json:"since,omitempty"`
 }
 
 // Checked is the result of checking a query.
@@ -66,16 +68,17 @@ func Check(root string, queries []Query) (checked []Checked, err error) {
 // 1970.
 type Row map[string]any
 
-// Evaluate returns the rows that a query selects of tables, at a time. It knows the operators and
+// Evaluate returns the rows that each query selects of tables, at a time. It knows the operators and
 // functions that the alerts use, and refuses others. root is the project's folder.
-func Evaluate(root string, query Query, now time.Time, tables map[string][]Row) ([]Row, error) {
+func Evaluate(root string, queries []Query, now time.Time, tables map[string][]Row) (rows [][]Row,
+	err error) {
 	var results []struct{ Rows []Row }
-	err := run(root, "eval.mjs", map[string]any{"queries": []Query{query}, "now": now.UnixMilli(),
+	err = run(root, "eval.mjs", map[string]any{"queries": queries, "now": now.UnixMilli(),
 		"tables": tables}, &results)
-	if err != nil {
-		return nil, err
+	for _, r := range results {
+		rows = append(rows, r.Rows)
 	}
-	return results[0].Rows, nil
+	return rows, err
 }
 
 // run gives a script in this folder JSON, and decodes the JSON that it prints.

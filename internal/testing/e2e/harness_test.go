@@ -28,20 +28,27 @@ import (
 )
 
 // All tests share one Azurite and one app. The app is laid out as for a deployment, except that its
-// executable is built with the race detector.
+// executable is built with the race detector. These tests themselves need none.
 var (
 	emulator azurite.Ports
 	app      string
+	deployed func() (dir string, err error) // lays the app out without the race detector, once
 )
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
-		var err error
-		if app, err = os.MkdirTemp("", "tiney-app-"); err == nil {
-			defer os.RemoveAll(app)
+		dir, err := os.MkdirTemp("", "tiney-app-")
+		if err == nil {
+			defer os.RemoveAll(dir)
+			app = filepath.Join(dir, "race")
 			err = pack.Dir("../../..", app, pack.Target{OS: runtime.GOOS, Arch: runtime.GOARCH,
 				Race: true})
 		}
+		deployed = sync.OnceValues(func() (string, error) {
+			dir := filepath.Join(dir, "deployed")
+			return dir, pack.Dir("../../..", dir, pack.Target{OS: runtime.GOOS,
+				Arch: runtime.GOARCH})
+		})
 		var document *openapi.Document
 		if err == nil {
 			document, err = openapi.Load("../../..")
@@ -93,6 +100,17 @@ func notShort(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make check runs it")
 	}
+}
+
+// deploy returns the folder of the app as it is deployed, without the race detector, which would
+// multiply its use of memory.
+func deploy(t *testing.T) string {
+	t.Helper()
+	dir, err := deployed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 var sites atomic.Int64

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,24 +15,11 @@ import (
 	"tiney/internal/link"
 	"tiney/internal/testing/faultproxy"
 	"tiney/internal/testing/testutil"
-	"tiney/internal/tools/pack"
 )
-
-// deployed lays the app out as for a deployment, and returns its folder. The executable has no race
-// detector, which would multiply its use of memory.
-func deployed(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := pack.Dir("../../..", dir, pack.Target{OS: runtime.GOOS,
-		Arch: runtime.GOARCH}); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
 
 func TestMemoryIsBounded(t *testing.T) {
 	s := newSite(t)
-	s.app = deployed(t)
+	s.app = deploy(t)
 	s.PutLink(link.Link{Name: "warm", LongURL: "https://example.com/warm"})
 	proxy := s.proxy()
 	proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
@@ -118,7 +104,7 @@ func TestManyLargeCallsTakeLittleMemory(t *testing.T) {
 	calls := map[string]string{"/api/import?dryRun=true": lines.String(),
 		"/api/links/bulk": `{"links":[` + links.String()[1:] + `]}`}
 	s := newSite(t)
-	s.app = deployed(t)
+	s.app = deploy(t)
 	proxy := s.proxy()
 	proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
 		if c.Operation == "GetEntity" && c.Target == s.Links {

@@ -63,6 +63,7 @@ func TestStopFinishesRequests(t *testing.T) {
 }
 
 func TestStartFails(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 // TestRecipes sends what docs/recipes.md says that programs send. What only those programs can run
 // must at least name the same address, header and members.
 func TestRecipes(t *testing.T) {
+	t.Parallel()
 	data, err := os.ReadFile("../../../docs/recipes.md")
 	if err != nil {
 		t.Fatal(err)

@@ -54,7 +54,9 @@ lint: ## compile and lint the Bicep files, if bicep or az bicep is there; warnin
 
 # The tests of these packages have the machine to themselves. Beside other busy programs, an
 # emulator or a browser may stand still for longer than the service and its clients wait.
-ALONE = internal/testing/browser storage internal/testing/simulation internal/testing/e2e
+ALONE = storage internal/testing/simulation
+# These, too. They test processes, and need no race detector themselves: e2e builds its own with it.
+PROCESSES = internal/testing/e2e internal/testing/browser
 
 # What also runs as a 32-bit executable.
 PURE = $(addprefix ./internal/,access clicks formats link telemetry) ./functions
@@ -72,8 +74,9 @@ check: azurite kql oidcprovider useragents browser openapi mcp internal/tools/co
 	@$(MAKE) --no-print-directory lint
 	$(MAKE) package
 	@set -e; trap 'exit 130' INT; export CGO_ENABLED=1; failed=0; all=$$(go list ./...); \
-	for packages in "$$(echo "$$all" | grep -vx $(ALONE:%=-e tiney/%))" $(ALONE:%=./%); do \
-		go test -race -parallel 8 -timeout 20m $$packages || failed=1; done; \
+	for packages in "$$(echo "$$all" | grep -vx $(ALONE:%=-e tiney/%) $(PROCESSES:%=-e tiney/%))" \
+		$(ALONE:%=./%); do go test -race -parallel 8 -timeout 20m $$packages || failed=1; done; \
+	go test -p 1 -parallel 8 -timeout 20m $(PROCESSES:%=./%) || failed=1; \
 	CGO_ENABLED=0 go test -p 1 -timeout 10m -run '^(TestEachPair|TestNo.*TakesMuch)$$' ./storage ./functions || failed=1; \
 	CGO_ENABLED=0 go test -timeout 20m -run '^TestSimulation$$' ./internal/testing/simulation -simulation.operations 100000 \
 		-simulation.seed $$(printf %d "0x$$(git rev-parse --short=12 HEAD 2>/dev/null || echo 1)") || failed=1; \

@@ -19,6 +19,7 @@ import (
 
 	"github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/css"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
@@ -26,6 +27,7 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/performance"
 	cdpruntime "github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/storage"
 	"github.com/chromedp/chromedp"
 )
 
@@ -35,8 +37,9 @@ const patience = time.Minute
 
 // Browser is a running Chromium.
 type Browser struct {
-	ctx context.Context
-	axe string
+	ctx  context.Context
+	axe  string
+	idle chan *Page // tabs that tests have left
 }
 
 // Start starts headless Chromium, or an installed browser of its kind. The caller must Close it.
@@ -48,8 +51,10 @@ func Start() (*Browser, error) {
 		return nil, fmt.Errorf("axe-core is not installed; run `make browser` first (%w)", err)
 	}
 	// No page of these hosts is a secure context. Over http, only pages of this machine are.
+	// A spare process for the next tab would be started for each tab, and rarely be used.
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.Flag("host-resolver-rules", "MAP *.test 127.0.0.1"))
+		chromedp.Flag("host-resolver-rules", "MAP *.test 127.0.0.1"),
+		chromedp.Flag("disable-features", "Translate,SpareRendererForSitePerProcess"))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // it refuses to start as root otherwise
 	}
@@ -60,7 +65,7 @@ func Start() (*Browser, error) {
 		return nil, fmt.Errorf("chromium does not start; `internal/tools/dev/install.sh chromium` "+
 			"installs it (%w)", err)
 	}
-	return &Browser{ctx: ctx, axe: string(axe)}, nil
+	return &Browser{ctx: ctx, axe: string(axe), idle: make(chan *Page, 10)}, nil
 }
 
 // Close ends the browser.
@@ -73,11 +78,14 @@ func (b *Browser) Close() {
 // Page is a tab of somebody who has never visited the site. Its methods fail the test if something
 // is not as expected within patience.
 type Page struct {
-	t   testing.TB
-	ctx context.Context
-	axe string
+	t      testing.TB
+	ctx    context.Context
+	cancel context.CancelFunc
+	axe    string
 
 	noScripts bool
+	origins   map[string]bool // which may have stored something
+	changed   bool            // whether it is not as it was, even if it is reset
 
 	mu     sync.Mutex
 	errors []string // exceptions, and violations of a page's content security policy
@@ -85,26 +93,49 @@ type Page struct {
 	asked  []string // the messages of the dialogs so far
 }
 
-// New opens a tab, 1100 pixels wide, and closes it when the test ends. The test fails if a script
-// throws, or does something that the page's policy forbids.
+// New returns a tab, 1100 pixels wide, until the test ends. The test fails if a script throws, or
+// does something that the page's policy forbids. The tab may be one that another test has left. To
+// start a process for each takes longer than most tests.
 func (b *Browser) New(t testing.TB) *Page {
 	t.Helper()
-	return newPage(t, b.ctx, b.axe, chromedp.WithNewBrowserContext())
+	select {
+	case p := <-b.idle:
+		p.t = t
+		t.Cleanup(func() { b.leave(p) })
+		return p
+	default:
+		return b.Fresh(t)
+	}
+}
+
+// Fresh is New with a tab whose process is new, too.
+func (b *Browser) Fresh(t testing.TB) *Page {
+	t.Helper()
+	p := newPage(t, b.ctx, b.axe, chromedp.WithNewBrowserContext())
+	t.Cleanup(func() { b.leave(p) })
+	return p
+}
+
+// leave reports the errors of a page, and keeps the tab if it is as good as new.
+func (b *Browser) leave(p *Page) {
+	p.report()
+	if p.changed || p.t.Failed() {
+		p.cancel()
+		return
+	}
+	p.reset()
+	select {
+	case b.idle <- p:
+	default:
+		p.cancel()
+	}
 }
 
 // newPage opens a tab in the browser, or beside another tab, that a context is of.
 func newPage(t testing.TB, in context.Context, axe string, options ...chromedp.ContextOption) *Page {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(in, options...)
-	p := &Page{t: t, ctx: ctx, axe: axe}
-	t.Cleanup(func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		for _, e := range p.errors {
-			t.Errorf("the page's console says: %s", e)
-		}
-		cancel()
-	})
+	p := &Page{t: t, ctx: ctx, cancel: cancel, axe: axe, origins: map[string]bool{}}
 	// The tab lives as long as the context of its first action.
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatal(err)
@@ -112,6 +143,7 @@ func newPage(t testing.TB, in context.Context, axe string, options ...chromedp.C
 	if err := chromedp.Listen(ctx, p.hear); err != nil {
 		t.Fatal(err)
 	}
+	Call(p, css.Disable, cdp.Empty{}) // chromedp has enabled it, and tests look at no rules
 	p.Width(1100)
 	p.Dark(false)
 	for _, name := range []string{"clipboard-read", "clipboard-write"} {
@@ -129,7 +161,57 @@ func newPage(t testing.TB, in context.Context, axe string, options ...chromedp.C
 // Tab opens another tab of the same person.
 func (p *Page) Tab(t testing.TB) *Page {
 	t.Helper()
-	return newPage(t, p.ctx, p.axe)
+	tab := newPage(t, p.ctx, p.axe)
+	tab.origins = p.origins
+	t.Cleanup(func() { tab.report(); tab.cancel() })
+	return tab
+}
+
+// report fails the test for each error of the page.
+func (p *Page) report() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.errors {
+		p.t.Errorf("the page's console says: %s", e)
+	}
+}
+
+// reset leaves the page, and forgets all that it has stored.
+func (p *Page) reset() {
+	p.Agree(true) // to leave what is typed
+	if p.noScripts {
+		p.AllowScripts()
+	}
+	p.do(chromedp.Navigate("about:blank"))
+	for origin := range p.origins {
+		Call(p, storage.ClearDataForOrigin, storage.ClearDataForOriginParams{Origin: origin,
+			StorageTypes: "all"})
+	}
+	clear(p.origins)
+	Call(p, network.ClearBrowserCache, cdp.Empty{})
+	Call(p, page.ResetNavigationHistory, cdp.Empty{})
+	p.Width(1100)
+	p.Dark(false)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.errors, p.agrees, p.asked = nil, false, nil
+}
+
+// Call calls a command of the browser that acts on the page.
+func Call[P, R any](p *Page, command cdp.Command[P, R], params P) R {
+	p.t.Helper()
+	result, err := chromedp.Call(p.ctx, command, params)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return result
+}
+
+// Emulate calls a command that changes the device or the preferences of the page's user.
+func Emulate[P any](p *Page, command cdp.Command[P, cdp.Empty], params P) {
+	p.t.Helper()
+	p.changed = true
+	Call(p, command, params)
 }
 
 // hear notes the errors of a page. It ignores error responses in the log, since a test may want
@@ -219,9 +301,7 @@ func (p *Page) Dark(is bool) {
 	params := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
 		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion",
 			Value: "reduce"}}}
-	if _, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, params); err != nil {
-		p.t.Fatal(err)
-	}
+	Call(p, emulation.SetEmulatedMedia, params)
 }
 
 // Agree sets whether the person accepts the browser's dialogs, and returns the messages of the
@@ -249,10 +329,8 @@ func (p *Page) AllowScripts() {
 
 func (p *Page) disableScripts(is bool) {
 	p.t.Helper()
-	if _, err := chromedp.Call(p.ctx, emulation.SetScriptExecutionDisabled,
-		emulation.SetScriptExecutionDisabledParams{Value: is}); err != nil {
-		p.t.Fatal(err)
-	}
+	Call(p, emulation.SetScriptExecutionDisabled,
+		emulation.SetScriptExecutionDisabledParams{Value: is})
 }
 
 // Offline cuts the browser off from the network, or reconnects it.
@@ -264,23 +342,18 @@ func (p *Page) Offline(is bool) {
 		Offline bool `json:"offline"`
 	}
 	conditions := &network.Conditions{Offline: is, DownloadThroughput: -1, UploadThroughput: -1}
-	_, err := chromedp.Call(p.ctx, cdp.Command[params, struct{}]{
-		Method: network.CommandEmulateNetworkConditionsByRule}, params{
-		network.EmulateNetworkConditionsByRuleParams{
+	Call(p, cdp.Command[params, struct{}]{Method: network.CommandEmulateNetworkConditionsByRule},
+		params{network.EmulateNetworkConditionsByRuleParams{
 			MatchedNetworkConditions: []*network.Conditions{conditions}}, is})
-	if err == nil {
-		_, err = chromedp.Call(p.ctx, network.OverrideNetworkState,
-			network.OverrideNetworkStateParams{Offline: is, DownloadThroughput: -1,
-				UploadThroughput: -1})
-	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	Call(p, network.OverrideNetworkState, network.OverrideNetworkStateParams{Offline: is,
+		DownloadThroughput: -1, UploadThroughput: -1})
+	p.changed = true
 }
 
 // Open goes to a URL, and returns the status of its response.
 func (p *Page) Open(url string) int {
 	p.t.Helper()
+	p.origins[origin.FindString(url)] = true
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
 	response, err := chromedp.Run(ctx, chromedp.NavigateResponse(url))
@@ -303,20 +376,32 @@ func (p *Page) Go(does func()) int {
 	return int(response.Status)
 }
 
-// Press presses keys, such as a text or kb.Enter, wherever the focus is.
+// Press presses keys, such as a text or kb.Enter, wherever the focus is. Of a long word, such as a
+// URL, only the last one is pressed, since each takes long. The others are inserted at once.
 func (p *Page) Press(keys string, options ...chromedp.KeyOption) {
 	p.t.Helper()
-	p.do(chromedp.KeyEvent(keys, options...))
+	for keys != "" {
+		next := len(keys)
+		if at := word.FindStringIndex(keys); at != nil && at[0] > 0 {
+			next = at[0]
+		} else if at != nil {
+			next = at[1] - 1
+			Call(p, input.InsertText, input.InsertTextParams{Text: keys[:next]})
+			keys, next = keys[next:], 1
+		}
+		p.do(chromedp.KeyEvent(keys[:next], options...))
+		keys = keys[next:]
+	}
 }
+
+// word matches a text whose single keys mean nothing else.
+var word = regexp.MustCompile(`[\w:/.?=#-]{8,}`)
 
 // Fill focuses a field and replaces its content with a text, as pasting does.
 func (p *Page) Fill(selector, text string) {
 	p.t.Helper()
 	Eval[chromedp.Void](p, find(selector)+".focus(), "+find(selector)+".select()")
-	if _, err := chromedp.Call(p.ctx, input.InsertText,
-		input.InsertTextParams{Text: text}); err != nil {
-		p.t.Fatal(err)
-	}
+	Call(p, input.InsertText, input.InsertTextParams{Text: text})
 }
 
 // Click clicks with the mouse on an element, which has to be visible.
@@ -346,6 +431,8 @@ func (p *Page) Click(selector string) {
 	})
 }
 
+var origin = regexp.MustCompile(`^https?://[^/?#]+`)
+
 // replaced matches the errors of a click if the page has replaced the element just before.
 var replaced = regexp.MustCompile(`(?i)could not find node|no node with given id|box model|` +
 	`layout object|detached`)
@@ -371,13 +458,28 @@ func (p *Page) Await(selector, part string) {
 		".innerText.includes(" + quote(part) + ")")
 }
 
-// AwaitTrue waits until an expression is true. The page may be replaced by another one meanwhile.
+// AwaitTrue waits until an expression, or the value of its promise, is true. The page may be
+// replaced by another one meanwhile.
 func (p *Page) AwaitTrue(expression string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
+	// The page itself looks again, for a quarter of a second. To ask it each time takes longer.
+	look := "(async () => { try { return Boolean(await (" + expression + ")) } " +
+		"catch { return false } })"
+	script := `(async () => { const look = ` + look + `; for (let n = 0; n < 10; n++) { ` +
+		`if (await look()) return true; await new Promise((on) => setTimeout(on, 25)); } ` +
+		`return look(); })()`
+	if p.noScripts { // nor timers
+		script = look + "()"
+	}
+	once := func() (bool, error) { // a page that is left may never respond
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		return chromedp.Run(ctx, chromedp.Evaluate[bool](script, chromedp.EvalAwaitPromise))
+	}
 	for {
-		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+expression+")"))
+		is, err := once()
 		if is && err == nil {
 			return
 		}
@@ -392,16 +494,9 @@ func (p *Page) AwaitTrue(expression string) {
 // Busy returns how long the main thread of the tab has worked so far.
 func (p *Page) Busy() time.Duration {
 	p.t.Helper()
-	_, err := chromedp.Call(p.ctx, performance.Enable,
+	Call(p, performance.Enable,
 		performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	got, err := chromedp.Call(p.ctx, performance.GetMetrics, cdp.Empty{})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	for _, m := range got.Metrics {
+	for _, m := range Call(p, performance.GetMetrics, cdp.Empty{}).Metrics {
 		if m.Name == "TaskDuration" {
 			return time.Duration(m.Value * float64(time.Second))
 		}

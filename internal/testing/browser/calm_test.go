@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"tiney/internal/testing/testutil"
@@ -23,7 +22,7 @@ func (p *Page) box(selector string) (box [3]float64) {
 // A key that can only read is offered nothing that would be refused.
 func TestReadOnlyKey(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory")
+	s := serve(t)
 	ada := s.keyOf(t, "ada")
 	s.put(t, ada, "mine", "")
 	reader, _ := s.as(t, ada, "POST", "/api/keys", `{"name":"reads","access":"read"}`)["key"].(string)
@@ -63,7 +62,7 @@ func TestReadOnlyKey(t *testing.T) {
 // Somebody who revokes the key that they use is told, and signed out.
 func TestRevokeTheOwnKey(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory")
+	s := serve(t)
 	ada := s.keyOf(t, "ada")
 	s.as(t, ada, "POST", "/api/keys", `{"name":"another"}`)
 	p := s.manage(t, ada)
@@ -79,7 +78,7 @@ func TestRevokeTheOwnKey(t *testing.T) {
 // What is done stays until somebody closes it, and messages do not follow to other views.
 func TestWhatIsDoneCanBeClosed(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory")
+	s := serve(t)
 	ada := s.keyOf(t, "ada")
 	s.put(t, ada, "one", "")
 	p := s.manage(t, ada)
@@ -106,7 +105,7 @@ func TestWhatIsDoneCanBeClosed(t *testing.T) {
 // What a row does not offer leaves its place free, so that the same stands below the same.
 func TestActionsStandBelowEachOther(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory")
+	s := serve(t)
 	ada := s.keyOf(t, "ada")
 	s.put(t, ada, "gone", "")
 	s.put(t, ada, "live", `,"tags":["a long tag","another one","and a third one","and more"]`)
@@ -141,7 +140,7 @@ func (p *Page) shifts() float64 {
 
 func TestNothingMovesWhileItLoads(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory")
+	s := serve(t)
 	ada := s.keyOf(t, "ada")
 	for i := range 20 {
 		s.put(t, ada, fmt.Sprintf("one%02d", i), "")
@@ -168,13 +167,10 @@ func TestNothingMovesWhileItLoads(t *testing.T) {
 // With a person's own colours, the current view can be told, too.
 func TestForcedColours(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory")
+	s := serve(t)
 	p := s.manage(t, s.keyOf(t, "ada"))
-	features := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-		{Name: "forced-colors", Value: "active"}}}
-	if _, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, features); err != nil {
-		t.Fatal(err)
-	}
+	Emulate(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "forced-colors", Value: "active"}}})
 	colours := Eval[[]string](p, `[...document.querySelectorAll("#tabs a")].slice(0, 2)`+
 		`.map((a) => getComputedStyle(a).borderBottomColor)`)
 	if colours[0] == colours[1] {
@@ -186,7 +182,7 @@ func TestForcedColours(t *testing.T) {
 // Without scripts, nothing is offered that needs them, and the cursor is where the mistake is.
 func TestWithoutScriptsAllIsThere(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory", "SITE_NAME=Acme", "SITE_NOTICE=Abuse: abuse@example.com")
+	s := serve(t, "SITE_NAME=Acme", "SITE_NOTICE=Abuse: abuse@example.com")
 	p := chromium.New(t)
 	p.NoScripts()
 	p.Open(s.url + "/?longUrl=https://example.com/shared")
@@ -209,7 +205,7 @@ func TestWithoutScriptsAllIsThere(t *testing.T) {
 
 func TestStatisticsOfDays(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory")
+	s := serve(t)
 	p := s.manage(t, s.keyOf(t, "ada"))
 	p.GoTo("#/clicks", "#stats-body", "No clicks")
 	p.choose("#stats-range", "free day")
@@ -230,7 +226,7 @@ func TestStatisticsOfDays(t *testing.T) {
 // A change of many links is a few calls, so that the next ones are within the limit, too.
 func TestManyLinksAreChangedInAFewCalls(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory", "RATE_API_PER_MINUTE=60")
+	s := serve(t, "RATE_API_PER_MINUTE=60")
 	ada := s.keyOf(t, "ada")
 	var file strings.Builder
 	for i := range 300 {
@@ -260,7 +256,7 @@ func TestManyLinksAreChangedInAFewCalls(t *testing.T) {
 // loaded.
 func TestTypedTextStays(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory")
+	s := serve(t)
 	ada := s.keyOf(t, "ada")
 	s.put(t, ada, "mine", "")
 	p := s.manage(t, ada)
@@ -300,7 +296,7 @@ func TestTypedTextStays(t *testing.T) {
 
 func TestWhatANewLinkLeadsTo(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory")
+	s := serve(t)
 	p := s.manage(t, s.keyOf(t, "ada"))
 	p.GoTo("#/new", "#link-title", "New link")
 	p.wantFocus("longUrl")
@@ -322,7 +318,7 @@ func TestWhatANewLinkLeadsTo(t *testing.T) {
 // before.
 func TestStatisticsWhileTheyLoad(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory", "CLICKS_FLUSH_SECONDS=1")
+	s := serve(t, "CLICKS_FLUSH_SECONDS=1")
 	ada := s.keyOf(t, "ada")
 	s.put(t, ada, "mine", "")
 	for range 3 {
@@ -348,7 +344,7 @@ func TestStatisticsWhileTheyLoad(t *testing.T) {
 
 func TestAFileThatIsDropped(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory")
+	s := serve(t)
 	p := s.manage(t, s.keyOf(t, "ada"))
 	p.GoTo("#/move", "#import-title", "Import")
 	Eval[any](p, `(() => { const dataTransfer = new DataTransfer(); dataTransfer.items.add(new File([`+
@@ -367,7 +363,7 @@ func TestAFileThatIsDropped(t *testing.T) {
 // What belongs together is in line, and paper has what the numbers are of.
 func TestInLine(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory", "CLICKS_FLUSH_SECONDS=1")
+	s := serve(t, "CLICKS_FLUSH_SECONDS=1")
 	ada := s.keyOf(t, "ada")
 	s.put(t, ada, "mine", "")
 	s.visit(t, "mine", firefox, "https://news.example/")
@@ -398,10 +394,7 @@ func TestInLine(t *testing.T) {
 	p.GoTo("#/link/mine", "#stats-body", "news.example")
 	in("left", "#stats-title", "#stats-figures", ".clicks figcaption", ".clicks svg", ".bots svg")
 	in("right", ".clicks svg", ".bots svg")
-	print := emulation.SetEmulatedMediaParams{Media: "print"}
-	if _, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, print); err != nil {
-		t.Fatal(err)
-	}
+	Emulate(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"})
 	for _, selector := range []string{"#link-title", "#link-short", "#stats-title", "#stats-range"} {
 		if !Eval[bool](p, find(selector)+".checkVisibility()") {
 			t.Errorf("%s is not printed", selector)
@@ -409,10 +402,7 @@ func TestInLine(t *testing.T) {
 	}
 	p.GoTo("#/", "#list-title", "Links")
 	p.AwaitTrue(find("#list-rows .host") + ".getBoundingClientRect().width > 10")
-	print.Media = ""
-	if _, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, print); err != nil {
-		t.Fatal(err)
-	}
+	Emulate(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{})
 	p.GoTo("#/new", "#many-open", "Many at once")
 	p.Click("#many-open")
 	p.AwaitTrue(find("#many-tags") + ".checkVisibility()")
@@ -422,19 +412,14 @@ func TestInLine(t *testing.T) {
 // Fingers need targets of 24 pixels at least.
 func TestTouchTargets(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory")
+	s := serve(t)
 	ada := s.keyOf(t, "ada")
 	s.put(t, ada, "mine", `,"tags":["one","two"],"title":"Mine"`)
 	p := s.manage(t, ada)
-	phone := emulation.SetDeviceMetricsOverrideParams{Width: 390, Height: 850, DeviceScaleFactor: 1,
-		Mobile: true}
-	if _, err := chromedp.Call(p.ctx, emulation.SetDeviceMetricsOverride, phone); err != nil {
-		t.Fatal(err)
-	}
-	touch := emulation.SetTouchEmulationEnabledParams{Enabled: true}
-	if _, err := chromedp.Call(p.ctx, emulation.SetTouchEmulationEnabled, touch); err != nil {
-		t.Fatal(err)
-	}
+	Emulate(p, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+		Width: 390, Height: 850, DeviceScaleFactor: 1, Mobile: true})
+	Emulate(p, emulation.SetTouchEmulationEnabled,
+		emulation.SetTouchEmulationEnabledParams{Enabled: true})
 	p.AwaitTrue(`matchMedia("(pointer: coarse)").matches`)
 	for hash, selector := range map[string]string{"#/": "#list-rows", "#/link/mine?edit": "#form",
 		"#/keys": "#keys-rows"} {
@@ -453,7 +438,7 @@ func TestTouchTargets(t *testing.T) {
 // A link may start later, and lead somewhere else once it has ended.
 func TestManageStartAndAfterwards(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory")
+	s := serve(t)
 	p := s.manage(t, s.keyOf(t, "ada"))
 	p.GoTo("#/new", "#link-title", "New link")
 	p.wantFocus("longUrl")
@@ -488,7 +473,7 @@ func TestManageStartAndAfterwards(t *testing.T) {
 // An admin without links sees those of everybody that are clicked most, and whose they are.
 func TestAdminsSeeEverybodys(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory", "CLICKS_FLUSH_SECONDS=1")
+	s := serve(t, "CLICKS_FLUSH_SECONDS=1")
 	ada := s.keyOf(t, "ada")
 	s.put(t, ada, "popular", "")
 	s.visit(t, "popular", firefox, "")

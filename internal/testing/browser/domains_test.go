@@ -184,7 +184,7 @@ func TestManageDomains(t *testing.T) {
 // that one call cannot take those of a page.
 func TestManageRetiredDomain(t *testing.T) {
 	t.Parallel()
-	s := serve(t)
+	s := serveStored(t)
 	retired := strings.Repeat("a", 60) + "." + strings.Repeat("b", 60) + ".example"
 	s.fill(50, func(_ int, l *link.Link) { l.Name += link.Name("@" + retired) })
 	p := s.manage(t, s.keyOf(t, "ada"))

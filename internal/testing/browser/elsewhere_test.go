@@ -135,19 +135,25 @@ func TestOperatorsOwn(t *testing.T) {
 	p.AwaitTrue(`fetch(document.querySelector("link[rel=manifest]").href).then((r) => r.ok)`)
 }
 
-// signedIn opens another tab of somebody who is signed in, at an address of /manage. The tab asks
-// the others for the key, and waits for 300 ms. A busy machine may take longer, so it may ask
-// again.
+// signedIn opens another tab of somebody who is signed in, at an address of /manage.
 func (s *site) signedIn(t *testing.T, p *Page, hash string) *Page {
 	t.Helper()
-	tab, tries := p.Tab(t), 0
-	testutil.Eventually(t, "another tab is signed in", func() bool {
+	tab := p.Tab(t)
+	s.asksOthers(tab, hash)
+	return tab
+}
+
+// asksOthers opens an address of /manage in a tab. The tab asks the others for the key, and waits
+// for 300 ms. A busy machine may take longer, so it may ask again.
+func (s *site) asksOthers(tab *Page, hash string) {
+	tab.t.Helper()
+	tries := 0
+	testutil.Eventually(tab.t, "another tab is signed in", func() bool {
 		tries++
 		tab.Open(fmt.Sprintf("%s/manage?try=%d%s", s.url, tries, hash))
 		tab.AwaitTrue(find("#who") + " || " + find("#key-form") + "?.checkVisibility()")
 		return Eval[bool](tab, find("#who")+" !== null")
 	})
-	return tab
 }
 
 // Where pages may not use the local storage, signing out signs out the other open tabs too.
@@ -233,37 +239,38 @@ func TestManageTellsOtherTabs(t *testing.T) {
 		`value: true }), document.dispatchEvent(new Event("visibilitychange")))`
 	// The clock of the page stands still, since a busy machine may take a minute for the tabs.
 	const later = `void (Date.now = ((at) => () => at)(Date.now() + %d))`
-	signedIn := func(in *Page, is bool) {
-		t.Helper()
-		var p *Page
-		if is {
-			p = s.signedIn(t, in, "")
-		} else {
-			p = in.Tab(t)
-			p.Open(s.url + "/manage")
-			p.AwaitTrue(find("#key-form") + "?.checkVisibility()")
-		}
-		p.Open(s.url + "/nobody") // it would answer the next one
-	}
 	p := s.manage(t, s.keyOf(t, "ada"))
+	other := p.Tab(t)
+	signedIn := func(is bool) {
+		t.Helper()
+		if is {
+			s.asksOthers(other, "")
+		} else {
+			other.Open(s.url + "/manage")
+			other.AwaitTrue(find("#key-form") + "?.checkVisibility()")
+		}
+		other.Open(s.url + "/nobody") // it is a new tab again
+		Eval[any](other, "void sessionStorage.clear()")
+	}
 	Eval[any](p, fmt.Sprintf(later, 0))
-	signedIn(p, true)
+	signedIn(true)
 	Eval[any](p, hide)
-	signedIn(p, true)
+	signedIn(true)
 	Eval[any](p, fmt.Sprintf(later, 45_000))
-	signedIn(p, true)
+	signedIn(true)
 	Eval[any](p, fmt.Sprintf(later, 15_001))
-	signedIn(p, false)
+	signedIn(false)
 	p = s.manage(t, adminKey)
-	signedIn(p, false)
+	other = p.Tab(t)
+	signedIn(false)
 	Eval[any](p, hide)
-	signedIn(p, false)
+	signedIn(false)
 }
 
 // A file of 2,500 links is checked, imported in parts, and exported again.
 func TestManageImportAndExport(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory")
+	s := serve(t)
 	key := s.keyOf(t, "ada")
 	var file strings.Builder
 	file.WriteString("alias,longUrl,note\n")
@@ -336,7 +343,7 @@ func TestManageImportAndExport(t *testing.T) {
 // of the results.
 func TestManageImportLeavesBehind(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory")
+	s := serve(t)
 	p := s.manage(t, s.keyOf(t, "ada"))
 	p.GoTo("#/move", "#import-title", "Import")
 	Eval[any](p, find("#import-text")+".value = "+quote(`{"links":[`+
@@ -367,7 +374,7 @@ func TestManageImportLeavesBehind(t *testing.T) {
 // cut. A file that cannot be read says why, and one without a link says that.
 func TestManageReadsFiles(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory")
+	s := serve(t)
 	p := s.manage(t, s.keyOf(t, "ada"))
 	p.GoTo("#/move", "#import-title", "Import")
 	wide := func(mark, text string, order binary.AppendByteOrder) string {

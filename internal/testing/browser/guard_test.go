@@ -21,7 +21,7 @@ func TestGuardPage(t *testing.T) {
 	}))
 	defer target.Close()
 	there := strings.Replace(target.URL, "127.0.0.1", "there.test", 1)
-	s := serve(t, "TABLE_CONNECTION=memory", "CLICKS_FLUSH_SECONDS=1")
+	s := serve(t, "CLICKS_FLUSH_SECONDS=1")
 	ada := s.keyOf(t, "ada")
 	s.as(t, ada, "POST", "/api/shorten", `{"alias":"both","longUrl":"`+there+
 		`/secret","title":"Secret","password":"open sesame","maxOpens":2}`)
@@ -71,7 +71,7 @@ func TestGuardPage(t *testing.T) {
 // password that the link has.
 func TestManageGuard(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory")
+	s := serve(t)
 	ada := s.keyOf(t, "ada")
 	p := s.manage(t, ada)
 	p.GoTo("#/new", "#link-title", "New link")

@@ -64,7 +64,7 @@ const awaitPicture = `document.querySelector("#qr").complete && ` +
 // input. This is the thread's own time. It is not parallel, since other tests make the caches of a
 // processor cold, and a thread slow.
 func TestFirstLoad(t *testing.T) {
-	s := serve(t)
+	s := serveStored(t)
 	for target, most := range map[string]struct {
 		ready           string // the element that is visible once scripts have run
 		requests, bytes int
@@ -72,7 +72,7 @@ func TestFirstLoad(t *testing.T) {
 		var p *Page
 		var busy time.Duration
 		for range 5 { // on a busy machine, a thread takes longer now and then
-			p = chromium.New(t)
+			p = chromium.Fresh(t)
 			before := p.Busy()
 			p.Open(s.url + target)
 			p.AwaitTrue(find(most.ready) + ".checkVisibility()")
@@ -98,7 +98,7 @@ func TestFirstLoad(t *testing.T) {
 // press Enter, and press Enter again to copy.
 func TestShorten(t *testing.T) {
 	t.Parallel()
-	s, p := serve(t), chromium.New(t)
+	s, p := serveStored(t), chromium.New(t)
 	p.Open(s.url)
 	p.AwaitTrue(`document.querySelector("#history").checkVisibility()`)
 	p.Check("empty")
@@ -167,7 +167,7 @@ func TestShorten(t *testing.T) {
 // Every page says where links are kept in memory, and is as accessible as without.
 func TestInMemory(t *testing.T) {
 	t.Parallel()
-	s, p := serve(t, "TABLE_CONNECTION=memory"), chromium.New(t)
+	s, p := serve(t), chromium.New(t)
 	for _, target := range []string{"/", "/manage", "/nothing"} {
 		p.Open(s.url + target)
 		p.Await("aside", "links are gone when it stops")
@@ -180,7 +180,7 @@ func TestInMemory(t *testing.T) {
 // corrected and sent again.
 func TestProblems(t *testing.T) {
 	t.Parallel()
-	s, p := serve(t), chromium.New(t)
+	s, p := serveStored(t), chromium.New(t)
 	s.PutLink(link.Link{Name: "taken", LongURL: "https://example.com/other",
 		ExpiresAt: time.Now().Add(time.Hour)})
 	s.PutLink(link.Link{Name: "off", LongURL: "https://example.com/off", Disabled: true})
@@ -464,7 +464,7 @@ func TestHistory(t *testing.T) {
 
 func TestStorageIsDown(t *testing.T) {
 	t.Parallel()
-	s, p := serve(t), chromium.New(t)
+	s, p := serveStored(t), chromium.New(t)
 	p.Open(s.url)
 	p.Fill("#url", "https://example.com/typed")
 	p.Fill("#alias", "kept")
@@ -532,7 +532,7 @@ func TestTooManyRequests(t *testing.T) {
 
 func TestWithoutScripts(t *testing.T) {
 	t.Parallel()
-	s, p := serve(t), chromium.New(t)
+	s, p := serveStored(t), chromium.New(t)
 	s.PutLink(link.Link{Name: "taken", LongURL: "https://example.com/other",
 		ExpiresAt: time.Now().Add(time.Hour)})
 	p.NoScripts()
@@ -571,7 +571,7 @@ func TestWithoutScripts(t *testing.T) {
 func TestURLsAreText(t *testing.T) {
 	t.Parallel()
 	const markup = `<img/src="x"onerror="window.harmed=1"><script>window.harmed=1</script>`
-	s, p := serve(t), chromium.New(t)
+	s, p := serveStored(t), chromium.New(t)
 	p.Width(320)
 	p.Open(s.url)
 	p.Check("empty, narrow")
@@ -677,7 +677,7 @@ func TestFormsOfOtherWebsites(t *testing.T) {
 
 func TestErrorPages(t *testing.T) {
 	t.Parallel()
-	s, p := serve(t), chromium.New(t)
+	s, p := serveStored(t), chromium.New(t)
 	past := time.Now().Add(-time.Hour)
 	for _, l := range []link.Link{
 		{Name: "expired", LongURL: "https://example.com/", ExpiresAt: past},

@@ -31,11 +31,11 @@ func TestBehindTheHost(t *testing.T) {
 			t.Cleanup(front.Close)
 			provider := oidcprovider.Start(t, oidcprovider.Options{})
 			provider.Redirect(t, front.URL+"/manage")
-			s, p := newSite(t, front.URL), chromium.New(t)
+			s, p := newSite(t, front.URL, "OIDC_ISSUER="+provider.Issuer(), "OIDC_CLIENT_ID="+
+				oidcprovider.ClientID, "CLICKS_FLUSH_SECONDS=1"), chromium.New(t)
+			s.store(t)
 			h, err := funchost.Start(context.Background(), funchost.Options{ScriptRoot: app,
-				Proxy: proxies, Output: t.Output(),
-				Env: s.environment("OIDC_ISSUER="+provider.Issuer(), "OIDC_CLIENT_ID="+
-					oidcprovider.ClientID, "CLICKS_FLUSH_SECONDS=1")})
+				Proxy: proxies, Output: t.Output(), Env: s.settings})
 			if err != nil {
 				t.Fatal(err)
 			}

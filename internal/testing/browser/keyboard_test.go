@@ -143,7 +143,7 @@ func TestKeyboard(t *testing.T) {
 
 func TestManageKeyboard(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "CHANGES_SECONDS=1", "CLICKS_FLUSH_SECONDS=1")
+	s := serveStored(t, "CHANGES_SECONDS=1", "CLICKS_FLUSH_SECONDS=1")
 	key, other := s.keyOf(t, "ada"), s.keyOf(t, "ada")
 	for i := range 51 {
 		s.PutLink(link.Link{Name: link.Name(fmt.Sprintf("link%02d", i)),
@@ -322,7 +322,7 @@ func TestManageKeyboard(t *testing.T) {
 // The list has keys of its own, and the row that was just ticked is in sight at 200 %.
 func TestKeysOfTheList(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory")
+	s := serve(t)
 	ada := s.keyOf(t, "ada")
 	for i := range 30 {
 		s.put(t, ada, fmt.Sprintf("one%02d", i), `,"tags":["tag"]`)

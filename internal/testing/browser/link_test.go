@@ -63,7 +63,7 @@ func TestManageCampaign(t *testing.T) {
 // Whether an alias is free is said while it is typed.
 func TestManageFreeAlias(t *testing.T) {
 	t.Parallel()
-	s := serve(t)
+	s := serveStored(t)
 	s.put(t, s.keyOf(t, "bob"), "bobs", "")
 	p := s.manage(t, s.keyOf(t, "ada"))
 	p.GoTo("#/new", "#link-title", "New link")
@@ -82,7 +82,7 @@ func TestManageFreeAlias(t *testing.T) {
 // Many URLs that are pasted become many links. Wrong ones stay, with their reason.
 func TestManageManyLinks(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory")
+	s := serve(t)
 	key := s.keyOf(t, "ada")
 	p := s.manage(t, key)
 	p.GoTo("#/new", "#link-title", "New link")

@@ -15,7 +15,7 @@ import (
 // hundredth has the tag rare.
 func many(t *testing.T, n int) (s *site, key string) {
 	t.Helper()
-	s = serve(t, "TABLE_CONNECTION=memory")
+	s = serve(t)
 	key = s.keyOf(t, "ada")
 	now := time.Now().UTC()
 	for from := 0; from < n; from += 1000 {
@@ -377,7 +377,7 @@ func TestManageSeveralLinks(t *testing.T) {
 	Eval[any](p, `(() => { const real = fetch; let calls = 0; window.fetch = (url, options) => `+
 		`options?.method === "PATCH" && calls++ === 0 ? new Response(JSON.stringify({ type: `+
 		`"/problems/rate-limited", title: "Too many", status: 429, detail: "Wait" }), { status: 429, `+
-		`headers: { "Retry-After": "5" } }) : real(url, options); })()`)
+		`headers: { "Retry-After": "2" } }) : real(url, options); })()`)
 	do("delete")
 	p.Await("#picked-says", "It goes on in ")
 	p.Await("#toast", "1 link deleted")

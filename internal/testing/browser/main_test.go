@@ -55,54 +55,80 @@ func TestMain(m *testing.M) {
 
 const adminKey = "the-admin-key-of-the-tests-9f8e7d6c5b4a"
 
-// site is a service of its own, with its tables.
+// site is a service of its own.
 type site struct {
-	*rawtables.Tables
-	url     string            // its address, which its short URLs begin with
-	storage *faultproxy.Proxy // between the service and Azurite
-	output  *testutil.Buffer
+	*rawtables.Tables                   // nil if it keeps its links in memory
+	url               string            // its address, which its short URLs begin with
+	storage           *faultproxy.Proxy // between the service and Azurite
+	settings          []string          // the whole environment of the service's process
+	output            *testutil.Buffer
 }
 
 var sites atomic.Int64
 
-// newSite makes the tables of a service whose short URLs begin with url.
-func newSite(t *testing.T, url string) *site {
+// newSite returns the site of a service whose short URLs begin with url, with these settings
+// besides those of all.
+func newSite(t *testing.T, url string, settings ...string) *site {
 	t.Helper()
 	testutil.BuildsProject(t)
-	s := &site{Tables: rawtables.Open(t, emulator.ConnectionString(),
-		fmt.Sprintf("B%d", sites.Add(1))), url: url,
-		storage: faultproxy.Start(emulator), output: new(testutil.Buffer)}
+	return &site{url: url, output: new(testutil.Buffer), settings: append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "BaseUrl=" + url,
+		"ADMIN_KEY=" + adminKey,
+		"RATE_SHORTEN_PER_MINUTE=0", "RATE_UNKNOWN_PER_MINUTE=0", "RATE_API_PER_MINUTE=0",
+	}, settings...)}
+}
+
+// store makes the tables of a service that has not started yet, and its settings.
+func (s *site) store(t *testing.T) {
+	t.Helper()
+	s.Tables = rawtables.Open(t, emulator.ConnectionString(), fmt.Sprintf("B%d", sites.Add(1)))
+	s.storage = faultproxy.Start(emulator)
 	t.Cleanup(s.storage.Close)
 	s.Make()
+	s.settings = append(s.settings, "AzureWebJobsStorage="+s.storage.ConnectionString(),
+		"GC_BLOB_LOCK_CONTAINER="+strings.ToLower(s.Links)+"-locks",
+		"SHORTURL_TABLE_NAME="+s.Links, "URLINDEX_TABLE_NAME="+s.Index,
+		"EXPIRYINDEX_TABLE_NAME="+s.Expiry)
+}
+
+// serve starts the executable, which keeps its links in memory, for tests in which storage does not
+// matter. $PORT in a setting is its port.
+func serve(t *testing.T, settings ...string) *site {
+	t.Helper()
+	s := listen(t, settings...)
+	s.settings = append(s.settings, "TABLE_CONNECTION=memory")
+	s.start(t)
 	return s
 }
 
-// environment returns the whole environment of the service's process, with the additional settings.
-func (s *site) environment(settings ...string) []string {
-	return append([]string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "BaseUrl=" + s.url, "ADMIN_KEY=" +
-			adminKey,
-		"AzureWebJobsStorage=" + s.storage.ConnectionString(), "GC_BLOB_LOCK_CONTAINER=" +
-			strings.ToLower(s.Links) + "-locks",
-		"SHORTURL_TABLE_NAME=" + s.Links, "URLINDEX_TABLE_NAME=" + s.Index,
-		"EXPIRYINDEX_TABLE_NAME=" + s.Expiry,
-		"RATE_SHORTEN_PER_MINUTE=0", "RATE_UNKNOWN_PER_MINUTE=0", "RATE_API_PER_MINUTE=0",
-	}, settings...)
+// serveStored is serve for tests in which storage matters.
+func serveStored(t *testing.T, settings ...string) *site {
+	t.Helper()
+	s := listen(t, settings...)
+	s.store(t)
+	s.start(t)
+	return s
 }
 
-// serve starts the executable, and waits until it is ready. $PORT in a setting is its port.
-func serve(t *testing.T, settings ...string) *site {
+// listen finds a port for a service.
+func listen(t *testing.T, settings ...string) *site {
 	t.Helper()
 	port, err := freeport.Find()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSite(t, fmt.Sprintf("http://127.0.0.1:%d", port))
-	cmd := exec.Command(filepath.Join(app, "handler"))
-	cmd.Env = s.environment(append(settings, "PORT=$PORT")...)
-	for i, setting := range cmd.Env {
-		cmd.Env[i] = strings.Replace(setting, "$PORT", fmt.Sprint(port), 1)
+	s := newSite(t, fmt.Sprintf("http://127.0.0.1:%d", port), append(settings, "PORT=$PORT")...)
+	for i, setting := range s.settings {
+		s.settings[i] = strings.Replace(setting, "$PORT", fmt.Sprint(port), 1)
 	}
+	return s
+}
+
+// start starts the executable, and waits until it is ready.
+func (s *site) start(t *testing.T) {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(app, "handler"))
+	cmd.Env = s.settings
 	cmd.Stdout, cmd.Stderr = s.output, s.output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -118,7 +144,6 @@ func serve(t *testing.T, settings ...string) *site {
 		got, err := testutil.Send("GET", s.url+"/api/ready", "")
 		return err == nil && got.Status == 200
 	})
-	return s
 }
 
 // down makes all of the service's storage refuse connections, or accept them again.

@@ -14,7 +14,7 @@ func inRule(id string) string { return `[id="rules` + id + `"]` }
 // wrong is said at its field.
 func TestManageRules(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "TABLE_CONNECTION=memory", "CLICKS_FLUSH_SECONDS=1")
+	s := serve(t, "CLICKS_FLUSH_SECONDS=1")
 	ada := s.keyOf(t, "ada")
 	p := s.manage(t, ada)
 	p.GoTo("#/new", "#link-title", "New link")

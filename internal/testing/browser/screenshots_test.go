@@ -97,7 +97,7 @@ func (s *site) clickFor(t *testing.T, days map[link.Name]int) {
 // `make screenshots` makes them anew.
 func TestScreenshots(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "BaseUrl=https://go.example.com")
+	s := serveStored(t, "BaseUrl=https://go.example.com")
 	key := s.keyOf(t, "ada")
 	for i, l := range []link.Link{
 		{Name: "team", LongURL: "https://intranet.example.com/people/team?view=all",

@@ -364,7 +364,7 @@ func TestManageGiveALink(t *testing.T) {
 // The page of a link shows who did what, and puts a former long URL back.
 func TestManageHistory(t *testing.T) {
 	t.Parallel()
-	s := serve(t)
+	s := serveStored(t)
 	key := s.keyOf(t, "ada")
 	s.put(t, key, "mine", "")
 	p := s.manage(t, key)
@@ -481,7 +481,7 @@ func TestManageHistory(t *testing.T) {
 // admin sees how that ends.
 func TestManageTakedown(t *testing.T) {
 	t.Parallel()
-	s := serve(t)
+	s := serveStored(t)
 	key := s.keyOf(t, "ada")
 	for _, alias := range []string{"off", "gone"} {
 		s.PutLink(link.Link{Name: link.Name(alias), LongURL: "https://example.com/" + alias,

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/input"
-	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
 
@@ -23,13 +22,9 @@ func (p *Page) PressAt(selector string) {
 	for _, kind := range []input.DispatchMouseEventType{
 		input.DispatchMouseEventTypeMousePressed, input.DispatchMouseEventTypeMouseReleased,
 	} {
-		params := input.DispatchMouseEventParams{Type: kind, X: at.X, Y: at.Y,
-			Button: input.MouseButtonLeft, ClickCount: 1}
-		if _, err := chromedp.Call(p.ctx, input.DispatchMouseEvent, params); err != nil {
-			p.t.Fatal(err)
-		}
-		Eval[any](p, `new Promise((drawn) => requestAnimationFrame(() => `+
-			`requestAnimationFrame(() => drawn(null))))`)
+		Call(p, input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: kind, X: at.X,
+			Y: at.Y, Button: input.MouseButtonLeft, ClickCount: 1})
+		p.drawn()
 	}
 }
 

@@ -24,8 +24,8 @@ const (
 	// how often the rows of a link are read again that another process is writing.
 	rollUpTries = 5
 
-	// rollUpNames is how many names a group has at most in memory. It is a multiple of what one call
-	// writes. Each further group takes two calls to read its totals and months.
+	// rollUpNames is how many names a group has at most in memory. It is a multiple of what one
+	// call writes. Each further group takes two calls to read its totals and months.
 	rollUpNames = 5 * table.MaxBatch
 
 	saveEvery = 1000 // totals are written between two saves of the progress, at least

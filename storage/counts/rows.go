@@ -70,7 +70,8 @@ const (
 
 // countKey returns the key of a row of a day, and countName the name in it.
 func countKey(name, process string, row uint32) string {
-	return fmt.Sprintf("%s!%s!%s-%d", hashOf(name)[1:], name, process, row)
+	return hashOf(name)[1:] + keyEnd + name + keyEnd + process + "-" +
+		strconv.FormatUint(uint64(row), 10)
 }
 
 func countName(key string) (group, name string, ok bool) {
@@ -207,12 +208,15 @@ func encodeCount(partition, key, from string, c *clicks.Count) []byte {
 	if !e.LastAt.IsZero() {
 		r.typed("LastAtUtc", e.LastAt.Format(time.RFC3339Nano), e.LastAtType)
 	}
-	if text := encodeHours(c); text != nil {
-		r.text("Hours", string(text))
+	text := appendHours(make([]byte, 0, usualRow/2), c)
+	if len(text) > 0 {
+		r.name("Hours")
+		r, _ = jsontext.AppendQuote(r, text)
 	}
 	for d, names := range c.Names {
-		if text := encodeNames(names); text != nil {
-			r.text(dimensionNames[d], string(text))
+		if text = appendNames(text[:0], names); len(text) > 0 {
+			r.name(dimensionNames[d])
+			r, _ = jsontext.AppendQuote(r, text)
 		}
 	}
 	if visitors := c.Visitors.Encode(); visitors != nil {
@@ -224,11 +228,16 @@ func encodeCount(partition, key, from string, c *clicks.Count) []byte {
 // countRow is the JSON of a row that is being written, without its last brace.
 type countRow []byte
 
-func (r *countRow) text(property, value string) {
+// name begins a property.
+func (r *countRow) name(property string) {
 	if len(*r) > 1 {
 		*r = append(*r, ',')
 	}
 	*r = append(append(append(*r, '"'), property...), `":`...)
+}
+
+func (r *countRow) text(property, value string) {
+	r.name(property)
 	*r, _ = jsontext.AppendQuote(*r, value) // invalid UTF-8 is replaced
 }
 
@@ -242,30 +251,32 @@ func (r *countRow) number(property string, n int64) {
 	r.typed(property, strconv.FormatInt(n, 10), table.EdmInt64)
 }
 
-// encodeHours returns the hours of a countEntity as JSON, and nil if no hour has any clicks.
-func encodeHours(c *clicks.Count) (text []byte) {
+// appendHours appends the hours of a countEntity as JSON to an empty text, or nothing if no hour
+// has any clicks.
+func appendHours(text []byte, c *clicks.Count) []byte {
 	for _, h := range clickedHours(c) {
 		text = fmt.Appendf(text, ",[%d,%d,%d]", h[0], h[1], h[2])
 	}
-	return enclosed('[', text, ']')
+	return enclose('[', text, ']')
 }
 
-// encodeNames returns the names of a countEntity as JSON, and nil if there are none.
-func encodeNames(names []clicks.Named) (text []byte) {
+// appendNames appends the names of a countEntity as JSON to an empty text, or nothing if there are
+// none.
+func appendNames(text []byte, names []clicks.Named) []byte {
 	for _, n := range names {
 		text, _ = jsontext.AppendQuote(append(text, ','), n.Name)
 		text = strconv.AppendInt(append(text, ':'), n.Clicks, 10)
 	}
-	return enclosed('{', text, '}')
+	return enclose('{', text, '}')
 }
 
-// enclosed returns a list, each item of which has a comma before it, between these brackets.
-func enclosed(open byte, list []byte, end byte) []byte {
-	if list != nil {
-		list[0] = open
-		list = append(list, end)
+// enclose puts items, each with a comma before it, between two brackets, unless there are none.
+func enclose(open byte, items []byte, end byte) []byte {
+	if len(items) > 0 {
+		items[0] = open
+		items = append(items, end)
 	}
-	return list
+	return items
 }
 
 // clickedHours returns the hour, clicks and bots of each hour that has any.

@@ -25,9 +25,13 @@ compiler() {
 	has "${CC:-cc}" || has gcc || install "a C compiler" "The race detector needs one" gcc libc6-dev
 }
 
+# chromium installs the Chromium that has no windows, which takes half of the time. Ubuntu lacks it.
 chromium() {
-	has chromium || has chromium-browser || has google-chrome ||
-		install "Chromium" "The pages are tested in it" chromium fonts-dejavu-core
+	local why="The pages are tested in it"
+	has chromium-headless-shell ||
+		install "Chromium" "$why" chromium-headless-shell fonts-dejavu-core 2>/dev/null ||
+		has chromium || has chromium-browser || has google-chrome ||
+		install "Chromium" "$why" chromium fonts-dejavu-core
 }
 
 inter() {

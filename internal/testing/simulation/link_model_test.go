@@ -32,7 +32,8 @@ const (
 	never phase = iota // there is no link
 	tried              // the same, but a failed request may have left rows that take the alias
 	made
-	gone // reaped
+	gone    // reaped
+	checked // all that a response told of has happened
 )
 
 // linkModel is what the API promises of one link. Each request sees the effects of those before it.
@@ -61,8 +62,17 @@ type linkEvent struct {
 }
 
 // step returns the possible states after an event. A history that was told later says which changes
-// there were. Without it, there would be too many orders of requests of unknown outcome.
+// there were. Without it, there would be too many orders of requests of unknown outcome. For the
+// same reason, one that changes nothing has to come after the end.
 func (s linkState) step(e linkEvent) (possible []linkState) {
+	switch {
+	case e.op == "end":
+		return []linkState{{phase: checked}}
+	case s.phase == checked && e.known():
+		return nil
+	case s.phase == checked:
+		return []linkState{s}
+	}
 	for _, next := range s.any(e) {
 		if next.etag == "" {
 			next.seen = 0
@@ -74,9 +84,10 @@ func (s linkState) step(e linkEvent) (possible []linkState) {
 		case next.past == s.past, n == 0, len(e.whole) == maxPast, n > len(e.whole) && !e.ended,
 			n <= len(e.whole) && e.whole[len(e.whole)-n].is(strings.SplitN(next.past, "\n", 2)[0]):
 			possible = append(possible, next)
-		case n > len(e.whole) && !e.known():
-			possible = append(possible, s) // it was never applied
 		}
+	}
+	if !e.known() {
+		possible = slices.DeleteFunc(possible, func(next linkState) bool { return next == s })
 	}
 	return possible
 }
@@ -558,8 +569,9 @@ func (r *round) checkLinks(history []event) {
 	for alias, part := range links(history) {
 		var operations []porcupine.Operation
 		var told event
-		tells := map[string]int{}
+		tells, last := map[string]int{}, int64(0)
 		for _, e := range part {
+			last = max(last, e.ret)
 			if e.status == 200 && e.etag != "" {
 				tells[e.etag]++
 			}
@@ -575,6 +587,7 @@ func (r *round) checkLinks(history []event) {
 			}
 			operations = append(operations, operation(e, of))
 		}
-		r.linearizable(linkModel, operations, "a link", func() []event { return part })
+		end := porcupine.Operation{Input: linkEvent{event: event{op: "end"}}, Call: last + 1, Return: last + 1}
+		r.linearizable(linkModel, append(operations, end), "a link", func() []event { return part })
 	}
 }

@@ -5,6 +5,7 @@ package simulation
 import (
 	"encoding/json"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strconv"
 	"strings"
@@ -366,9 +367,13 @@ func (r *round) rollUp() {
 	r.checkTotals(saved)
 }
 
+// hashSeed makes hashes of states of the models.
+var hashSeed = maphash.MakeSeed()
+
 // linearizable checks the history of one object against its model.
 func (r *round) linearizable(model porcupine.NondeterministicModel, history []porcupine.Operation,
 	of string, events func() []event) {
+	model.Hash = func(state any) uint64 { return maphash.Comparable(hashSeed, state) }
 	switch porcupine.CheckOperationsTimeout(model.ToModel(), history, 20*time.Second) {
 	case porcupine.Illegal:
 		r.violation("this is not the history of %s:\n%s", of, text(events()))

@@ -247,10 +247,15 @@ func TestABodyTakesItsTime(t *testing.T) {
 			4500 * time.Millisecond, "200 200 200 503", 21 * time.Second},
 		{"/api/import", `{"longUrl":"https://example.com/","alias":"one"}`, 4 * time.Second,
 			9 * time.Second, "503", 22 * time.Second},
+		{"/api/links/guarded/open", `{"password":"open sesame"}`, 500 * time.Millisecond,
+			6 * time.Second, "303", 12500 * time.Millisecond},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newSlowRig(t, test.each)
 			r.as("ann", "GET", "/api/me", "") // makes the key
+			if strings.HasSuffix(test.target, "/open") {
+				r.guarded(t, "guarded", `"password":"open sesame","maxOpens":1`)
+			}
 			req := httptest.NewRequest("POST", test.target, slowBody{strings.NewReader(test.body),
 				slow(test.read)})
 			req.ContentLength = int64(len(test.body))

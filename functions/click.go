@@ -21,7 +21,7 @@ func (s *service) click(r *http.Request, d decision) {
 	if s.CountClicks == clicks.ModeFull && !k.Bot && !private {
 		address := s.Addresses.Of(r)
 		referrer := first(r.Header["Referer"])
-		if d.link.Guarded() && s.fromHere(referrer) { // its page sends the form
+		if r.Method == http.MethodPost && s.fromHere(referrer) { // the guard page sends the form
 			referrer = ""
 		}
 		k.Names = [clicks.Dimensions]string{

@@ -65,6 +65,8 @@ func (s *service) open(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	o := &opening{r: r, begun: s.Now()}
 	err := s.readOpening(w, o)
 	if err == nil {
+		ctx, cancel := within(ctx, waitTime) // however long the body took
+		defer cancel()
 		err = s.lead(ctx, o)
 	}
 	if err == nil {

@@ -95,7 +95,7 @@ type CheckResult struct {
 // that reading, or adds a row that does no harm if it is not needed. So it may be stopped at any
 // point.
 //
-// It keeps only fingerprints of 8 bytes of what it reads, at most 7 for each link.
+// It keeps only fingerprints of 8 bytes of what it reads, at most 8 for each link.
 //
 // Errors: link.ErrUnavailable, or the cause of the end of ctx, both with what was found until then.
 // The text of the error says if a table is missing, which Check does not create.

@@ -675,6 +675,22 @@ func TestCheckEndsWhatIsUsedUp(t *testing.T) {
 	}
 }
 
+// The clock of who has opened a link for the last time was ahead. The repair moves the end of the
+// link, and leaves the end that it kept.
+func TestCheckKeepsAnEndThatWasKept(t *testing.T) {
+	t.Parallel()
+	r, other := newCrashRig(t)
+	there("a", url1, 5*time.Hour, setMaxOpens(1), later(time.Hour), openOne, later(-time.Hour))(r, other)
+	before := r.opens()
+	found, _, err := check(ctx, r.instance(), true)
+	if err != nil || !slices.Equal(found, []string{"+link-not-ended one"}) {
+		t.Errorf("found %q, %v", found, err)
+	}
+	if got := r.opens(); got.kept != before.kept || got.end == before.end {
+		t.Errorf("%+v, and then %+v", before, got)
+	}
+}
+
 func TestCheckOfMissingTables(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

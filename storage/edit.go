@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// editTries is how often a link is read and written again because another edit came between. An
-	// owner who keeps editing a link must not keep an admin from taking it down.
+	// editTries is how often a link without MaxOpens is read and written, because another edit came
+	// between. An owner who keeps editing a link must not keep an admin from taking it down.
 	editTries = 20
 	// editConcurrency is how many links EditAll edits at the same time.
 	editConcurrency = 16
@@ -24,8 +24,9 @@ const (
 
 // Edit changes a link. It reads the link with its history, calls change, which returns what the
 // link is to become, and writes that if the link is still as it was read. Otherwise it begins
-// again, up to editTries times in all, unless once is set. If change returns an error, Edit writes
-// nothing and returns that error. If change returns the link as it was, Edit writes nothing either.
+// again, up to editTries times in all, unless once is set, and as long as it has time if the link
+// has MaxOpens. If change returns an error, Edit writes nothing and returns that error. If change
+// returns the link as it was, Edit writes nothing either.
 // Edit may call change more than once, so change must have no other effect.
 //
 // When Edit returns without an error, the change is durable, and every process knows of it within
@@ -115,10 +116,11 @@ func (e *editing) edit(ctx context.Context, a link.Name, change func(link.Link) 
 	}()
 	var l linkRow
 	var err error
-	for range editTries {
+	for tries := 1; ; tries++ {
 		l, err = e.try(ctx, a, change)
 		// An opening is no other version of a link with MaxOpens, and change looks at the version.
-		if !errors.Is(err, table.ErrChanged) || e.once && e.leave == nil {
+		// Openings may come between until the time is over.
+		if !errors.Is(err, table.ErrChanged) || e.leave == nil && (e.once || tries == editTries) {
 			break
 		}
 	}

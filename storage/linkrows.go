@@ -17,7 +17,8 @@ type linkRows struct {
 
 // rowsOf is the one place that says which rows belong to a link. Creates and imports insert them
 // before the link. Edits write those of the new state before the link, and delete those of the old
-// one after it. The reaper deletes them, and a check looks for them. The tests have their own list.
+// one after it, but for the expiry row of a link that is deleted or used up: it may get its end
+// back. The reaper deletes them, and a check looks for them. The tests have their own list.
 func (s *Links) rowsOf(l link.Link) linkRows {
 	r := linkRows{end: s.end(l)}
 	if l.GoneReason == link.StateLive {

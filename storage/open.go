@@ -160,7 +160,7 @@ func (s *Links) Indexed(ctx context.Context, l link.Link) (link.Link, error) {
 	}
 	there, err := s.read(ctx, a)
 	if err == nil && (there.LongURL != l.LongURL || there.Owner != l.Owner) {
-		err = link.ErrNotFound
+		return link.Link{}, link.ErrNotFound
 	}
 	return there.Link, err
 }

@@ -14,6 +14,7 @@ import (
 	"tiney/internal/link"
 	"tiney/internal/testing/faultproxy"
 	"tiney/internal/testing/rawtables"
+	"tiney/internal/testing/teststore"
 	"tiney/storage"
 )
 
@@ -319,6 +320,63 @@ func TestAUsedUpLinkIsDeletedAndRestored(t *testing.T) {
 		t.Errorf("not reaped: %v", row)
 	}
 	r.endAll(other)
+}
+
+// However many openings by other processes come between, an edit of the version that it has read is
+// made: openings are no other version.
+func TestAnEditAmongManyOpenings(t *testing.T) {
+	t.Parallel()
+	r, other := newCrashRig(t)
+	there("a", url1, 5*time.Hour, setMaxOpens(100))(r, other)
+	opened := 0
+	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+		if c.Operation == updateEntity && c.Target == r.Links && opened < 30 {
+			opened++
+			must(t, openOne(ctx, r, other))
+		}
+		return faultproxy.None
+	})
+	l, err := r.instance().Edit(ctx, "one", true, func(l link.Link) (link.Link, error) {
+		l.Title = "new"
+		return l, nil
+	})
+	if err != nil || l.Title != "new" || l.OpensLeft != 70 {
+		t.Errorf("got %+v, %v", l, err)
+	}
+}
+
+// A link that is deleted or used up keeps the expiry row of the end that it had, since it may get
+// that back. Nothing of it is left once the link is reaped.
+func TestReapLeavesNoRowOfAKeptEnd(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]doing{"deleted": deleteOne,
+		"used up":              both(setMaxOpens(1), openOne),
+		"used up, and deleted": both(both(setMaxOpens(1), openOne), deleteOne),
+	} {
+		for _, tombstones := range []time.Duration{0, teststore.TombstoneKeep} {
+			t.Run(fmt.Sprint(name, ", tombstones for ", tombstones), func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t)
+				r.leaveTombstones(tombstones)
+				s := r.open(nil)
+				there("a", url1, 1000*dayLong, end)(r, s)
+				kept := r.clock.Now().Add(1000 * dayLong)
+				if !r.leads(kept) {
+					t.Error("its end has no row")
+				}
+				must(t, both(later(31*dayLong), reap)(ctx, r, s))
+				if r.leads(kept) {
+					t.Error("the row of the end that it kept is left")
+				}
+				// Now a link with this alias and end may be made.
+				must(t, both(later(tombstones+30*dayLong), reap)(ctx, r, s))
+				r.WantRows(0, 0, 0)
+				if found := r.Check(); len(found) > 0 {
+					t.Errorf("found %q", found)
+				}
+			})
+		}
+	}
 }
 
 func TestAnOpeningWhoseResponseIsLost(t *testing.T) {

@@ -348,9 +348,10 @@ func (r *reaping) tombstone(l link.Link) link.Link {
 }
 
 // endLink deletes the link's row of the index, then the link, or replaces it by its tombstone, and
-// then its row in its owner's list. A crash in between leaves the expiry row, by which the next run
-// goes on, or the row in the list, which the next list deletes. table.ErrChanged: the link was
-// renewed, or may have been.
+// then its row in its owner's list and that of an end to come. A crash in between leaves the expiry
+// row, by which the next run goes on, or the row in the list, which the next list deletes, or the
+// row of the end, which the reaper drops then. table.ErrChanged: the link was renewed, or may have
+// been.
 func (r *reaping) endLink(ctx context.Context, d *dueRow) error {
 	if r.s.config.Now().Round(0).Sub(d.read) > lookAgainAfter/2 {
 		return table.ErrChanged // the process stood still; another reaper may have dropped the row
@@ -406,6 +407,21 @@ func (r *reaping) unlink(ctx context.Context, d *dueRow) (err error) {
 	r.s.cache.forget(l.Name)
 	if err == nil {
 		_ = r.s.owners.delete(ctx, listed) // if this fails, a list deletes it
+		r.dropKept(ctx, l)
 	}
 	return err
+}
+
+// dropKept deletes the expiry row of the end that a link has kept, which was deleted or used up
+// before it. Whoever needs the row for a new link with the alias has written it anew. If this
+// fails, the row goes when it is due.
+func (r *reaping) dropKept(ctx context.Context, l linkRow) {
+	kept := l.ExpiresAt
+	if l.UsedUp() {
+		kept = l.EndKept
+	}
+	if l.expiryETag != "" && kept.After(r.now) {
+		partition, key := expiryKey(kept, l.Name)
+		_ = r.s.expiry.rows.Delete(ctx, table.Key{Partition: partition, Row: key, ETag: l.expiryETag})
+	}
 }

@@ -301,10 +301,8 @@ func (t *linkTable) replace(ctx context.Context, read table.ETag, next linkRow) 
 // share sets Shared in the row that was read, if that row is unchanged. table.ErrChanged: the row
 // was changed, or an earlier try has done this already.
 func (t *linkTable) share(ctx context.Context, r linkRow) (linkRow, error) {
-	entity := table.Encode(struct {
-		PartitionKey, RowKey string
-		Shared               bool
-	}{linkPartition(r.Name), string(r.Name), true})
+	entity := table.Encode(linkEntity{PartitionKey: linkPartition(r.Name), RowKey: string(r.Name),
+		Shared: true})
 	w, err := t.rows.Write(ctx, table.Merge, entity, r.etag)
 	r.Shared = true
 	return r.versioned(w.ETag), err
@@ -314,12 +312,7 @@ func (t *linkTable) share(ctx context.Context, r linkRow) (linkRow, error) {
 // the row was changed; if again is true, perhaps by an earlier try and by others after it.
 func (t *linkTable) open(ctx context.Context, read table.ETag, next linkRow) (again bool,
 	err error) {
-	entity := struct {
-		PartitionKey, RowKey string
-		linkOpenings
-		ExpiresAt     time.Time `json:"ExpiresAtUtc,omitzero"`
-		ExpiresAtType string    `json:"ExpiresAtUtc@odata.type,omitzero"`
-	}{PartitionKey: linkPartition(next.Name), RowKey: string(next.Name),
+	entity := linkEntity{PartitionKey: linkPartition(next.Name), RowKey: string(next.Name),
 		linkOpenings: openingsOf(next)}
 	if next.UsedUp() {
 		entity.ExpiresAt, entity.ExpiresAtType = table.DateTime(next.ExpiresAt)

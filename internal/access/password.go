@@ -18,9 +18,13 @@ var argon = argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, Sal
 // takes the memory of so many hashes, however many callers there are.
 type Passwords struct{ turns *semaphore.Weighted }
 
+// maxTurns is how many hashes there are at once at most. Each counts as one of a wrong password
+// until it is compared, so there have to be fewer than LimitWrong allows.
+const maxTurns = 8
+
 // NewPasswords returns Passwords for all callers of a process.
 func NewPasswords() *Passwords {
-	return &Passwords{semaphore.NewWeighted(int64(max(1, runtime.GOMAXPROCS(0)-1)))}
+	return &Passwords{semaphore.NewWeighted(int64(max(1, min(maxTurns, runtime.GOMAXPROCS(0)-1))))}
 }
 
 // Hash returns a password's hash as a PHC string, with a salt of its own. It waits for its turn

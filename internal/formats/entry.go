@@ -243,7 +243,7 @@ func (e *entry) fill() {
 	e.Total.Last = e.date(last, leftClicks)
 	if code := e.texts[status]; !nothing(code) {
 		n, ok := parseWhole(code)
-		if l.StatusCode = int(n); !ok {
+		if l.StatusCode = int(n); !ok || n > 999 { // an int may have 32 bits
 			e.fail("%s is %s; it must be 301, 302, 307 or 308.",
 				quoted(e.names[status]), quoted(code))
 		}

@@ -87,9 +87,12 @@ func (l *Link) importGuard(g Guard, now time.Time) error {
 	if l.OpensLeft = left; !l.UsedUp() {
 		return nil
 	}
-	if l.EndKept = g.EndKept.UTC().Truncate(time.Second); l.ExpiresAt.IsZero() ||
-		l.ExpiresAt.After(now) {
-		l.EndKept, l.ExpiresAt = l.ExpiresAt, now
+	l.EndKept = g.EndKept.UTC().Truncate(time.Second)
+	if l.ExpiresAt.IsZero() || l.ExpiresAt.After(now) {
+		if l.EndKept.IsZero() {
+			l.EndKept = l.ExpiresAt
+		}
+		l.ExpiresAt = now
 	}
 	if !l.EndKept.IsZero() && !storable(l.EndKept) {
 		return &InvalidError{FieldExpiresAt,

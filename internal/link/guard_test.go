@@ -6,6 +6,25 @@ import (
 	"time"
 )
 
+// An imported link that is used up has ended. It keeps the end that it kept before, however far
+// ahead the clock of the other service was.
+func TestImportOfAUsedUpLink(t *testing.T) {
+	now := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
+	in := func(d time.Duration) time.Time { return now.Add(d) }
+	for _, test := range []struct{ end, kept, wantEnd, wantKept time.Time }{
+		{in(-time.Hour), in(time.Hour), in(-time.Hour), in(time.Hour)},
+		{in(10 * time.Second), in(time.Hour), now, in(time.Hour)},
+		{in(time.Hour), time.Time{}, now, in(time.Hour)},
+		{time.Time{}, time.Time{}, now, time.Time{}},
+	} {
+		l := Link{ExpiresAt: test.end}
+		if err := l.importGuard(Guard{MaxOpens: 1, EndKept: test.kept}, now); err != nil ||
+			!l.ExpiresAt.Equal(test.wantEnd) || !l.EndKept.Equal(test.wantKept) {
+			t.Errorf("%+v: got %+v, %v", test, l, err)
+		}
+	}
+}
+
 func TestOpeningsOfALink(t *testing.T) {
 	now := time.Date(2026, 9, 1, 12, 0, 0, 500, time.UTC)
 	for _, end := range []time.Time{{}, now.Add(time.Hour).Truncate(time.Second)} {

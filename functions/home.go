@@ -46,7 +46,7 @@ func (s *service) home(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		page := s.homePage
-		if longURL := r.FormValue("longUrl"); d != "" || longURL != "" {
+		if longURL := r.URL.Query().Get("longUrl"); d != "" || longURL != "" {
 			page = s.siteOf(d).Home(pages.Form{LongURL: longURL})
 		}
 		writePage(w, http.StatusOK, page)

@@ -48,6 +48,13 @@ func wantPage(t *testing.T, w *httptest.ResponseRecorder, origins ...string) {
 	}
 }
 
+const multipartForm = `--b
+Content-Disposition: form-data; name="longUrl"
+
+https://example.com/
+--b--
+`
+
 func TestHome(t *testing.T) {
 	r := newRig(t)
 	r.fake.Fail(link.ErrUnavailable) // it asks no store
@@ -60,6 +67,11 @@ func TestHome(t *testing.T) {
 	filled := r.get("/?longUrl=https://example.com/%3Fa%3D1%26b%22").Body.String()
 	if !strings.Contains(filled, `value="https://example.com/?a=1&amp;b&#34;"`) {
 		t.Errorf("it does not have the long URL of its query: %s", filled)
+	}
+	// Nothing else counts, however long.
+	if page := r.do("GET", "/", strings.Replace(multipartForm, "\n", "\r\n", -1), "Content-Type",
+		"multipart/form-data; boundary=b").Body.String(); page != w.Body.String() {
+		t.Errorf("a body made it %s", page)
 	}
 	file := regexp.MustCompile(`="\./(manage/[\w.]+(?:css|js))"`)
 	for _, m := range file.FindAllStringSubmatch(w.Body.String(), -1) {

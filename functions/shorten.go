@@ -51,12 +51,14 @@ type made struct {
 	MaxOpens **int      `json:"maxOpens,omitzero"`
 }
 
+// viewMade returns what a shorten responds. What keeps a link from leading to its URL is there even
+// if the request has nothing of it: the link may have been there.
 func (s *service) viewMade(l link.Link, wish link.Wish) made {
 	m := made{summary: s.summarize(l)}
 	if wish.Forward != nil {
 		m.Forward = new(l.Forward.Names())
 	}
-	if wish.StartsAt != nil {
+	if !l.StartsAt.IsZero() || wish.StartsAt != nil {
 		m.StartsAt = new(formatTime(l.StartsAt))
 	}
 	if wish.GoneURL != nil {
@@ -65,7 +67,7 @@ func (s *service) viewMade(l link.Link, wish link.Wish) made {
 	if wish.Rules != nil {
 		m.Rules = viewRules(l.Rules)
 	}
-	if l.Guarded() || wish.Password != nil || wish.MaxOpens != nil { // also one that was there
+	if l.Guarded() || wish.Password != nil || wish.MaxOpens != nil {
 		m.Password, m.MaxOpens = new(l.Password != ""), new(orNull(l.MaxOpens))
 	}
 	return m

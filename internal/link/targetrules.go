@@ -221,7 +221,7 @@ func RuleField(i int, member string) Field {
 // words for the caller, and the member with that; wrong is "" if nothing is.
 func (r Rules) checkRule(t *TargetRule) (member, wrong string) {
 	if t.Name != "" && !clicks.IsRule(t.Name) {
-		return "name", `A name has 1 to 32 printable characters, and does not begin with "(".`
+		return "name", `A name has 1 to 32 printable characters, no space at its ends, and does not begin with "(".`
 	}
 	for _, list := range []struct {
 		member string

@@ -14,6 +14,9 @@ SEED ?= 0
 # BENCH='-write docs/performance.md'.
 BENCH ?=
 
+# Only the race detector needs C. So all else is compiled once.
+export CGO_ENABLED = 0
+
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
@@ -52,11 +55,13 @@ lint: ## compile and lint the Bicep files, if bicep or az bicep is there; warnin
 		$$bicep lint $$file infra/main.bicep 2>&1) || failed=true; \
 	printf '%s\n' "$$said"; [ -z "$$failed" ] && ! echo "$$said" | grep -qE ' : (Warning|Error) '
 
-# The tests of these packages have the machine to themselves. Beside other busy programs, an
-# emulator or a browser may stand still for longer than the service and its clients wait.
-ALONE = storage internal/testing/simulation
-# These, too. They test processes, and need no race detector themselves: e2e builds its own with it.
-PROCESSES = internal/testing/e2e internal/testing/browser
+# What has goroutines is tested with the race detector. e2e builds the whole executable with it.
+RACE = ./functions ./handler/... $(addprefix ./internal/,access clicks reaper telemetry) \
+	$(addprefix ./storage/,counts lock memtable table)
+# These have the machine to themselves, one after the other. Beside other busy programs, an emulator
+# or a browser may stand still for longer than the service and its clients wait.
+ALONE = ./storage ./internal/testing/simulation
+PROCESSES = ./internal/testing/e2e ./internal/testing/browser
 
 # What also runs as a 32-bit executable.
 PURE = $(addprefix ./internal/,access clicks formats link telemetry) ./functions
@@ -73,20 +78,22 @@ check: azurite kql oidcprovider useragents browser openapi mcp internal/tools/co
 	shellcheck infra/*.sh internal/tools/dev/*.sh .ci/run
 	@$(MAKE) --no-print-directory lint
 	$(MAKE) package
-	@set -e; trap 'exit 130' INT; export CGO_ENABLED=1; failed=0; all=$$(go list ./...); \
-	for packages in "$$(echo "$$all" | grep -vx $(ALONE:%=-e tiney/%) $(PROCESSES:%=-e tiney/%))" \
-		$(ALONE:%=./%); do go test -race -parallel 8 -timeout 20m $$packages || failed=1; done; \
-	go test -p 1 -parallel 8 -timeout 20m $(PROCESSES:%=./%) || failed=1; \
-	CGO_ENABLED=0 go test -p 1 -timeout 10m -run '^(TestEachPair|TestNo.*TakesMuch)$$' ./storage ./functions || failed=1; \
-	CGO_ENABLED=0 go test -timeout 20m -run '^TestSimulation$$' ./internal/testing/simulation -simulation.operations 100000 \
+	@set -e; trap 'exit 130' INT; failed=0; \
+	for packages in "$(RACE)" $(ALONE); do \
+		CGO_ENABLED=1 go test -race -parallel 8 -timeout 20m $$packages || failed=1; done; \
+	go test -parallel 8 -timeout 20m $$(go list ./... | \
+		grep -vxF "$$(go list $(RACE) $(ALONE) $(PROCESSES))") || failed=1; \
+	go test -p 1 -parallel 8 -timeout 20m $(PROCESSES) || failed=1; \
+	go test -p 1 -timeout 10m -run '^(TestEachPair|TestNo.*TakesMuch)$$' ./storage ./functions || failed=1; \
+	go test -timeout 20m -run '^TestSimulation$$' ./internal/testing/simulation -simulation.operations 100000 \
 		-simulation.seed $$(printf %d "0x$$(git rev-parse --short=12 HEAD 2>/dev/null || echo 1)") || failed=1; \
 	exit $$failed
 	@# Windows Consumption runs 32-bit executables, in which a 64-bit counter of a library may be
 	@# misaligned. Not every machine runs them. A test run without tests finds out.
-	CGO_ENABLED=0 GOARCH=386 go vet $(PURE) ./storage/...
-	@if CGO_ENABLED=0 GOARCH=386 go test -run '^$$' ./internal/link >/dev/null 2>&1; then set -x; \
-		CGO_ENABLED=0 GOARCH=386 go test $(PURE) && \
-		CGO_ENABLED=0 GOARCH=386 go test -run 'Cache|Calls' ./storage; \
+	GOARCH=386 go vet $(PURE) ./storage/...
+	@if GOARCH=386 go test -run '^$$' ./internal/link >/dev/null 2>&1; then set -x; \
+		GOARCH=386 go test $(PURE) && \
+		GOARCH=386 go test -run 'Cache|Calls' ./storage; \
 		else echo "NOT CHECKED: the 32-bit tests, since this machine runs no 32-bit executables."; fi
 	@# Some machines cannot install or run Wine. They leave this out.
 	@if internal/tools/dev/install.sh wine; then $(MAKE) --no-print-directory wine; \

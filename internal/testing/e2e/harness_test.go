@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -27,8 +28,9 @@ import (
 	"tiney/internal/tools/pack"
 )
 
-// All tests share one Azurite and one app. The app is laid out as for a deployment, except that its
-// executable is built with the race detector. These tests themselves need none.
+// All tests share one Azurite and one app. The app is laid out as for a deployment. Unless tests are
+// to be short, its executable is built with the race detector, which needs a C compiler. These tests
+// themselves do without.
 var (
 	emulator azurite.Ports
 	app      string
@@ -36,13 +38,14 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	flag.Parse() // for testing.Short
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "tiney-app-")
 		if err == nil {
 			defer os.RemoveAll(dir)
-			app = filepath.Join(dir, "race")
+			app = filepath.Join(dir, "app")
 			err = pack.Dir("../../..", app, pack.Target{OS: runtime.GOOS, Arch: runtime.GOARCH,
-				Race: true})
+				Race: !testing.Short()})
 		}
 		deployed = sync.OnceValues(func() (string, error) {
 			dir := filepath.Join(dir, "deployed")

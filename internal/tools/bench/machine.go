@@ -28,7 +28,8 @@ func machine() string {
 		field("/proc/cpuinfo", "model name"), runtime.GOOS, runtime.GOARCH, runtime.Version())
 }
 
-// memory returns the resident memory of a process in MB: name is VmRSS for now, VmHWM for the peak.
+// memory returns the resident memory of a process in MB: name is VmRSS for now, RssAnon for that
+// without pages of files, VmHWM for the peak.
 func (s *server) memory(name string) float64 {
 	status := fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid)
 	kB, _ := strconv.ParseFloat(strings.TrimSuffix(field(status, name), " kB"), 64)

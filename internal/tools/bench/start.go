@@ -41,6 +41,7 @@ func (b *bench) starts(ctx context.Context) (string, error) {
 			{head: "ms to the first response", value: "ms", digits: 1, atMost: 10, rows: service},
 			{head: "ms more than bare net/http", value: "ms more", digits: 1},
 			{head: "MB at rest", value: "MB", digits: 1, atMost: 15.5, rows: service},
+			{head: "of them its own", value: "own", digits: 1},
 			{head: "MB of the executable", value: "size", digits: 1, atMost: 15.5, rows: service},
 		}), nil
 }
@@ -54,7 +55,7 @@ func (b *bench) startOnce(ctx context.Context, of subject) (values, error) {
 	defer s.stop()
 	v := values{"ms": 1000 * time.Since(start).Seconds()}
 	time.Sleep(restAfter)
-	v["MB"] = s.memory("VmRSS")
+	v["MB"], v["own"] = s.memory("VmRSS"), s.memory("RssAnon")
 	file, err := os.Stat(s.cmd.Path)
 	if err != nil {
 		return nil, err

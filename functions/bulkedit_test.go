@@ -149,6 +149,9 @@ func TestBulkEditsThatAreRefused(t *testing.T) {
 			t.Errorf("%.80s: it is %+v, %v", edit, l, err)
 		}
 	}
+	w := newRig(t).as("ann", "PATCH", "/api/links/bulk",
+		`{"links":[{"alias":"anns","rules":[{"percent":1,"percent":2}]}]}`)
+	wantProblem(t, w, 400, "body", "links.0.rules[0].percent")
 }
 
 // An edit with ifMatch is done to the link as it was read, or not at all. Results have the tags for

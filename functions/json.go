@@ -152,17 +152,21 @@ func jsonProblem(err error) *problem {
 }
 
 // fieldName returns the name of a field for people: "a.0.b" for "/a/0/b", and "rules[0].b" for
-// "/rules/0/b". It keeps three levels and maxFieldName bytes, which suffice for every valid request,
-// and cuts off what a hostile body adds.
+// "/rules/0/b". It keeps three levels, counted from rules if they are there, and maxFieldName bytes,
+// which suffice for every valid request, and cuts off what a hostile body adds.
 func fieldName(p jsontext.Pointer) string {
 	var tokens []string
+	most := 3
 	for token := range p.Tokens() {
-		if tokens = append(tokens, token); len(tokens) == 3 {
+		if token == string(link.FieldRules) && len(tokens) == 2 {
+			most = 5 // in a call for many links
+		}
+		if tokens = append(tokens, token); len(tokens) == most {
 			break
 		}
 	}
-	if len(tokens) > 1 && tokens[0] == string(link.FieldRules) {
-		tokens = append([]string{fmt.Sprintf("%s[%s]", tokens[0], tokens[1])}, tokens[2:]...)
+	if i := slices.Index(tokens, string(link.FieldRules)); i >= 0 && i+1 < len(tokens) {
+		tokens = slices.Replace(tokens, i, i+2, fmt.Sprintf("%s[%s]", tokens[i], tokens[i+1]))
 	}
 	name := strings.Join(tokens, ".")
 	return strings.ToValidUTF8(name[:min(len(name), maxFieldName)], "")

@@ -2,4 +2,4 @@
 
 package simulation
 
-func init() { *operations = 5_000 } // operations are slow under the race detector
+func init() { *operations = 2_000 } // operations are slow under the race detector

@@ -457,7 +457,10 @@ func TestListsOfADomain(t *testing.T) {
 	}
 }
 
-func TestExportsOfADomain(t *testing.T) { synctest.Test(t, testExportsOfADomain) } // however busy the machine is
+func TestExportsOfADomain(t *testing.T) {
+	skipIfSlow(t)
+	synctest.Test(t, testExportsOfADomain) // however busy the machine is
+}
 
 func testExportsOfADomain(t *testing.T) {
 	r := newRig(t, withDomains)

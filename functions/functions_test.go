@@ -1256,7 +1256,8 @@ func FuzzShortenBody(f *testing.F) {
 
 var raced bool // set by race_test.go
 
-// skipIfSlow skips a test of what a request takes, under the race detector and with 32 bits.
+// skipIfSlow skips a test of what requests take, or of very many requests, under the race detector
+// and with 32 bits. make check runs it without them.
 func skipIfSlow(t *testing.T) {
 	if raced || bits.UintSize == 32 {
 		t.Skip("the race detector, and 32 bits, take time and memory")

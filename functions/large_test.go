@@ -61,6 +61,10 @@ const oneBulk = `{"links":[{"longUrl":"https://example.com/"}]}`
 
 // Calls whose body does not arrive take nothing from others, whatever they announce.
 func TestIdleUploadsBlockNobody(t *testing.T) {
+	uploads := 100
+	if raced {
+		uploads = 25
+	}
 	for _, test := range []struct {
 		target string
 		length int64
@@ -71,7 +75,7 @@ func TestIdleUploadsBlockNobody(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, func(c *functions.Config) { c.HostAddress = "" })
 			var ends []func(string) int
-			for i := range 100 {
+			for i := range uploads {
 				send, end := r.upload(fmt.Sprint("owner", i), test.target, test.length)
 				send("\ufeff ")
 				ends = append(ends, end)

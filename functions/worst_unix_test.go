@@ -382,7 +382,7 @@ var worstAll = flag.Bool("functions.worst", false, "try all large bodies, not so
 // new one is tried, too.
 func TestNoBodyTakesMuch(t *testing.T) {
 	skipIfSlow(t)
-	share := 20
+	share := 40
 	if testing.Short() {
 		share = 100
 	}

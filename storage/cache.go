@@ -429,7 +429,7 @@ func (c *cache) putAt(a link.Name, r linkRow, at time.Time, notBefore int64) {
 		text += seldomOverhead + int64(e.seldom.text())
 	}
 	cost := entryOverhead + text*9/8 // Go's allocator rounds up, by an eighth at most
-	if c.entries.RemainingCost() < cost {
+	if c.entries.RemainingCost() < cost+ristrettoOverhead {
 		c.sweep(now)
 	}
 	c.entries.Set(string(a), e, cost)

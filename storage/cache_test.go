@@ -646,10 +646,21 @@ func BenchmarkCacheHitInParallel(b *testing.B) {
 	})
 }
 
-// What has come to its end makes room, however often it was asked for.
+// What has come to its end makes room, however often it was asked for, and however much room a full
+// cache has left.
 func TestCacheMakesRoomForTheLiving(t *testing.T) {
+	t.Parallel()
+	for left := range int64(8) {
+		t.Run(fmt.Sprint(left), func(t *testing.T) {
+			t.Parallel()
+			testRoomForTheLiving(t, left*ristrettoOverhead)
+		})
+	}
+}
+
+func testRoomForTheLiving(t *testing.T, more int64) {
 	const links = 1000 // a little less than there is room for
-	r := newCacheRig(t, links*450)
+	r := newCacheRig(t, links*450+more)
 	pass := func(generation string) (hits int64) {
 		before := r.metrics.CacheHit.Value()
 		for i := range links {

@@ -320,7 +320,7 @@ func TestRightPasswordsAtOnce(t *testing.T) {
 
 // Wrong passwords are limited by address, and of one link for all addresses together.
 func TestWrongPasswordsAreLimited(t *testing.T) {
-	skipIfSlow(t)
+	skipIfRaced(t)
 	r := newRig(t, func(c *functions.Config) { c.Rates[access.LimitUnknown] = 50 })
 	r.guarded(t, "pass", `"password":"open sesame"`)
 	const wrong, right = `{"password":"no sesame"}`, `{"password":"open sesame"}`

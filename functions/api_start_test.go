@@ -153,6 +153,9 @@ func TestShortenWithAStart(t *testing.T) {
 		if w.Code != status {
 			t.Errorf("%s: got %d %s", body, w.Code, w.Body)
 		}
+		if status < 300 && starts == "" && strings.Contains(body, "startsAtUtc") {
+			t.Errorf("%s: got %s", body, w.Body)
+		}
 		return strings.Trim(members(t, w)["alias"], `"`)
 	}
 	first := made(url+start+`}`, 201)

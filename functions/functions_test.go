@@ -1256,10 +1256,18 @@ func FuzzShortenBody(f *testing.F) {
 
 var raced bool // set by race_test.go
 
-// skipIfSlow skips a test of what requests take, or of very many requests, under the race detector
-// and with 32 bits. make check runs it without them.
+// skipIfRaced skips a test of very many requests under the race detector, which takes long for each
+// goroutine. make check runs the test without it, too.
+func skipIfRaced(t *testing.T) {
+	if raced {
+		t.Skip("the race detector takes time and memory")
+	}
+}
+
+// skipIfSlow skips a test of what requests take, under the race detector and with 32 bits.
 func skipIfSlow(t *testing.T) {
-	if raced || bits.UintSize == 32 {
-		t.Skip("the race detector, and 32 bits, take time and memory")
+	skipIfRaced(t)
+	if bits.UintSize == 32 {
+		t.Skip("32 bits take time and memory")
 	}
 }

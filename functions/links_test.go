@@ -270,7 +270,7 @@ func TestPermissions(t *testing.T) {
 
 // To owners, a link of somebody else is as if there were none, whatever they ask and however.
 func TestLinksOfOthersAreAsIfThereWereNone(t *testing.T) {
-	skipIfSlow(t)
+	skipIfRaced(t)
 	at := testutil.NewClock().Now()
 	there := map[string]link.Link{
 		"live": {Owner: "bob"}, "expired": {Owner: "bob", ExpiresAt: at.Add(-time.Hour)},

@@ -69,7 +69,7 @@ func TestHome(t *testing.T) {
 		t.Errorf("it does not have the long URL of its query: %s", filled)
 	}
 	// Nothing else counts, however long.
-	if page := r.do("GET", "/", strings.Replace(multipartForm, "\n", "\r\n", -1), "Content-Type",
+	if page := r.do("GET", "/", strings.ReplaceAll(multipartForm, "\n", "\r\n"), "Content-Type",
 		"multipart/form-data; boundary=b").Body.String(); page != w.Body.String() {
 		t.Errorf("a body made it %s", page)
 	}

@@ -26,8 +26,8 @@ const (
 // link is to become, and writes that if the link is still as it was read. Otherwise it begins
 // again, up to editTries times in all, unless once is set, and as long as it has time if the link
 // has MaxOpens. If change returns an error, Edit writes nothing and returns that error. If change
-// returns the link as it was, Edit writes nothing either.
-// Edit may call change more than once, so change must have no other effect.
+// returns the link as it was, Edit writes nothing either. Edit may call change more than once, so
+// change must have no other effect.
 //
 // When Edit returns without an error, the change is durable, and every process knows of it within
 // 15 seconds. Edit takes at most Timeout, and a second more to repair if the process was stopped

@@ -171,12 +171,13 @@ func (s *server) send(method, path, body, userAgent string) ([]byte, error) {
 
 // put puts a server under its load for the given length, as fast as its responses come. It returns
 // the requests per second, percentiles of the response times in milliseconds, and the processor
-// time per request in microseconds. It goes on with a file where the last load has ended.
+// time per request in microseconds. It goes on with a file behind the lines of the last load, in
+// which one thread may have sent more than the other.
 func (s *server) put(ctx context.Context, length time.Duration) (values, error) {
 	args := []string{"-t2", "-c32", "-d" + length.String(), "-s",
 		"internal/tools/bench/requests.lua", "http://" + s.address + s.path}
 	if s.file != "" {
-		args = append(args, "--", s.file, fmt.Sprint(int(s.requests)))
+		args = append(args, "--", s.file, fmt.Sprint(100+int(1.25*s.requests)))
 	}
 	used := processorTime(s.cmd.Process.Pid)
 	output, err := exec.CommandContext(ctx, "wrk", args...).CombinedOutput()

@@ -175,10 +175,7 @@ func (c *checking) recheckLink(ctx context.Context, l linkRow) error {
 // endUsedUp ends a link that is used up, as its last opening should have done.
 func (s *Links) endUsedUp(ctx context.Context, l linkRow) error {
 	next, err := l, error(nil)
-	if next.EndKept.IsZero() {
-		next.EndKept = l.ExpiresAt
-	}
-	next.ExpiresAt = s.config.Now().UTC().Truncate(time.Second)
+	next.EndUsedUp(s.config.Now())
 	if next.openID, err = s.config.newID(); err != nil {
 		return err
 	}

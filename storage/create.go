@@ -400,11 +400,7 @@ func (c *creation) dropBefore(ctx context.Context) {
 	listed := c.s.rowsOf(c.own.Link).listed
 	listed.ETag = c.ownListed
 	left(c.s.owners.delete(ctx, listed))
-	if c.ownExpiry != "" {
-		partition, key := expiryKey(c.expiryAt(), c.own.Name)
-		left(c.s.expiry.rows.Delete(ctx,
-			table.Key{Partition: partition, Row: key, ETag: c.ownExpiry}))
-	}
+	left(c.s.expiry.delete(ctx, c.expiryAt(), c.own.Name, c.ownExpiry))
 }
 
 // enter makes the index name the inserted link and returns that link. If the index names another

@@ -420,8 +420,7 @@ func (r *reaping) dropKept(ctx context.Context, l linkRow) {
 	if l.UsedUp() {
 		kept = l.EndKept
 	}
-	if l.expiryETag != "" && kept.After(r.now) {
-		partition, key := expiryKey(kept, l.Name)
-		_ = r.s.expiry.rows.Delete(ctx, table.Key{Partition: partition, Row: key, ETag: l.expiryETag})
+	if kept.After(r.now) {
+		_ = r.s.expiry.delete(ctx, kept, l.Name, l.expiryETag)
 	}
 }

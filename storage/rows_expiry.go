@@ -76,6 +76,17 @@ func (t *expiryTable) put(ctx context.Context, at time.Time, a link.Name) (table
 	return r.ETag, err
 }
 
+// delete deletes the row by which a link ends at the given time if its ETag is still this one, and
+// does nothing without an ETag. table.ErrChanged: somebody has written the row anew.
+func (t *expiryTable) delete(ctx context.Context, at time.Time, a link.Name,
+	etag table.ETag) error {
+	if etag == "" {
+		return nil
+	}
+	partition, key := expiryKey(at, a)
+	return t.rows.Delete(ctx, table.Key{Partition: partition, Row: key, ETag: etag})
+}
+
 // insertFree adds a row that makes the reaper look at a link at the row's time, or in the first
 // free second after it. It does not overwrite a row that is there, because the link may end by that
 // row.

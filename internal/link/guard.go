@@ -42,9 +42,18 @@ func (g Guard) UsedUp() bool { return g.MaxOpens > 0 && g.OpensLeft <= 0 }
 // Opened returns the link as it is after one opening at now. The last one ends it.
 func (l Link) Opened(now time.Time) Link {
 	if l.OpensLeft--; l.OpensLeft == 0 {
-		l.EndKept, l.ExpiresAt = l.ExpiresAt, now.UTC().Truncate(time.Second)
+		l.EndUsedUp(now)
 	}
 	return l
+}
+
+// EndUsedUp ends a link that is used up. The link keeps the end that it had, or the one that it has
+// kept before.
+func (l *Link) EndUsedUp(now time.Time) {
+	if l.EndKept.IsZero() {
+		l.EndKept = l.ExpiresAt
+	}
+	l.ExpiresAt = now.UTC().Truncate(time.Second)
 }
 
 // NormalPassword returns a password in NFC, in which it is compared. The error is an *InvalidError.
@@ -89,10 +98,7 @@ func (l *Link) importGuard(g Guard, now time.Time) error {
 	}
 	l.EndKept = g.EndKept.UTC().Truncate(time.Second)
 	if l.ExpiresAt.IsZero() || l.ExpiresAt.After(now) {
-		if l.EndKept.IsZero() {
-			l.EndKept = l.ExpiresAt
-		}
-		l.ExpiresAt = now
+		l.EndUsedUp(now)
 	}
 	if !l.EndKept.IsZero() && !storable(l.EndKept) {
 		return &InvalidError{FieldExpiresAt,

@@ -1264,10 +1264,11 @@ func skipIfRaced(t *testing.T) {
 	}
 }
 
-// skipIfSlow skips a test of what requests take, under the race detector and with 32 bits.
+// skipIfSlow leaves a test of what requests take to make check, which runs it with 64 bits and
+// without the race detector.
 func skipIfSlow(t *testing.T) {
 	skipIfRaced(t)
-	if bits.UintSize == 32 {
-		t.Skip("32 bits take time and memory")
+	if testing.Short() || bits.UintSize == 32 {
+		t.Skip("it takes long")
 	}
 }

@@ -623,9 +623,6 @@ func TestExportIsRefused(t *testing.T) {
 // No import takes more than 20 MB beyond its body, whatever the body has.
 func TestNoImportTakesMuch(t *testing.T) {
 	skipIfSlow(t)
-	if testing.Short() {
-		t.Skip("it takes seconds")
-	}
 	const size, record = 4 << 20, 1<<20 - 1000
 	// filled repeats a text up to a size. A # in it becomes the number of the repetition.
 	filled := func(size int, start, again, end string) string {

@@ -1042,6 +1042,9 @@ func TestDeployDNSRecords(t *testing.T) {
 // unpacked and run unchanged, on Azurite. The version that deploy.sh expects must be the one that
 // the build gives.
 func TestDeployRealPackage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make check runs it")
+	}
 	d := newDeployer(t)
 	tree, err := filepath.Abs("..")
 	d.do(err)

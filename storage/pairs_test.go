@@ -59,7 +59,7 @@ var meetings = []meeting{before, lost, dies, late, lateAfter, lateEnd}
 
 // Each operation meets each other one at each of its calls. What they return and leave is what they
 // return and leave one after the other. If the first one dies, the link is what one or both of them
-// have made of it. make test tries a quarter of the pairs, make check all of them.
+// have made of it. make test tries a tenth of the pairs, make check all of them.
 func TestEachPair(t *testing.T) {
 	if !*inMemory || meetings == nil {
 		t.Skip("its time is not real, and must not be slow")
@@ -72,7 +72,7 @@ func TestEachPair(t *testing.T) {
 			if ofOpenings(second) && !ofOpenings(name) {
 				continue // there is nothing to be opened
 			}
-			if testing.Short() && rand.IntN(4) > 0 {
+			if testing.Short() && rand.IntN(10) > 0 {
 				continue // all of them take a minute
 			}
 			t.Run(name+", and "+second, func(t *testing.T) {

@@ -98,7 +98,7 @@ type site struct {
 	app  string // the folder of the app
 }
 
-// notShort keeps a test out of `make test`, which is to take four minutes.
+// notShort leaves a test to make check.
 func notShort(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make check runs it")

@@ -18,6 +18,7 @@ import (
 )
 
 func TestMemoryIsBounded(t *testing.T) {
+	notShort(t)
 	s := newSite(t)
 	s.app = deploy(t)
 	s.PutLink(link.Link{Name: "warm", LongURL: "https://example.com/warm"})

@@ -24,7 +24,7 @@ import (
 
 var shrinks = flag.Bool("simulation.shrink", true, "look for the least that makes a history fail")
 
-var operations = flag.Int64("simulation.operations", 50_000,
+var operations = flag.Int64("simulation.operations", 10_000,
 	"how many operations of clients to simulate")
 
 // TestSimulation plays histories of simulated nodes, each from its own seed. It shrinks a history

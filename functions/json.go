@@ -152,8 +152,8 @@ func jsonProblem(err error) *problem {
 }
 
 // fieldName returns the name of a field for people: "a.0.b" for "/a/0/b", and "rules[0].b" for
-// "/rules/0/b". It keeps three levels, counted from rules if they are there, and maxFieldName bytes,
-// which suffice for every valid request, and cuts off what a hostile body adds.
+// "/rules/0/b". It keeps three levels, counted from rules if they are there, and maxFieldName
+// bytes, which suffice for every valid request, and cuts off what a hostile body adds.
 func fieldName(p jsontext.Pointer) string {
 	var tokens []string
 	most := 3

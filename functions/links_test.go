@@ -60,8 +60,8 @@ func TestLongestAlias(t *testing.T) {
 	}
 }
 
-// wantOwnersAlone checks that only owners may say this member of a link, as JSON, and of a shared one
-// only an admin. It leaves the link "shared" of ann, which has the member then.
+// wantOwnersAlone checks that only owners may say this member of a link, as JSON, and of a shared
+// one only an admin. It leaves the link "shared" of ann, which has the member then.
 func wantOwnersAlone(t *testing.T, r *rig, member string) {
 	t.Helper()
 	token := someLinks(t, r)

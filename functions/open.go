@@ -23,8 +23,8 @@ const (
 	passwordWait = 2 * time.Second
 )
 
-// guardPage shows a browser what a guarded link asks for. wrong says what is wrong with the password
-// that was sent; "": nothing is.
+// guardPage shows a browser what a guarded link asks for. wrong says what is wrong with the
+// password that was sent; "": nothing is.
 func (s *service) guardPage(
 	w http.ResponseWriter, r *http.Request, l link.Link, status int, wrong string,
 ) {

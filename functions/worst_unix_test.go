@@ -32,8 +32,8 @@ import (
 )
 
 // No request takes more than worstMemory and worstTime beyond its body and the same request with
-// the least body, and one whose body has at most smallBody bytes, no more than smallMemory. The time
-// is that of a processor that reads yardstick in 28 ms.
+// the least body, and one whose body has at most smallBody bytes, no more than smallMemory. The
+// time is that of a processor that reads yardstick in 28 ms.
 const (
 	worstMemory = 20_000_000
 	smallMemory = 3_000_000
@@ -43,8 +43,8 @@ const (
 
 var yardstick = []byte("[0" + strings.Repeat(",0", 500_000) + "]")
 
-// slowness returns how much longer the machine takes just now than the processor of worstTime. Others
-// may share its processors, and then it takes twice as long as a moment before.
+// slowness returns how much longer the machine takes just now than the processor of worstTime.
+// Others may share its processors, and then it takes twice as long as a moment before.
 func slowness() float64 {
 	begun := usedTime()
 	var numbers []int
@@ -102,8 +102,8 @@ type cost struct {
 
 // measure returns the cost of a request, which f makes anew each time. It tries again what seems to
 // cost too much: something else may have taken the time, or allocated. All that a request allocates
-// is an upper limit of what it has at once. A large body may be worked off piece by piece: then what
-// is live counts twice, because Go lets the heap become so large before it collects garbage.
+// is an upper limit of what it has at once. A large body may be worked off piece by piece: then
+// what is live counts twice, because Go lets the heap become so large before it collects garbage.
 func measure(body int, f func() (request func())) (least cost) {
 	large := body > smallBody
 	for try := range 5 {
@@ -461,7 +461,7 @@ func TestNoBodyTakesMuch(t *testing.T) {
 						got.time)
 				}
 			}
-			// A large body takes half a second. All would take ten minutes, so one in forty is tried.
+			// A large body takes half a second, and all take ten minutes: one in forty is tried.
 			if most > smallBody && !*worstAll {
 				all := try
 				try = func(what, query, body string) {

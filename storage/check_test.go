@@ -63,8 +63,8 @@ func (r *rig) wellDone() {
 		ExpiresAt: in(-time.Hour)}
 	r.Put(r.Links, rawtables.Link(over))
 	r.Put(r.Expiry, rawtables.Due(over.Name, in(time.Minute)))
-	// These are used up, one of them just now, by a clock that is ahead. The expiry row of another's
-	// last opening is that of its kept end, too.
+	// These are used up, one of them just now, by a clock that is ahead. The expiry row of
+	// another's last opening is that of its kept end, too.
 	for name, end := range map[link.Name][2]time.Duration{"used1": {0, time.Hour},
 		"used2": {30 * time.Second, time.Hour}, "used3": {0, 2*time.Minute + time.Second},
 		"used4": {0, 0}} {

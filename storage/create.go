@@ -33,8 +33,8 @@ const (
 // no owner, for a live link of that URL without an owner. If there is one, Create returns it, and
 // created is false; otherwise Create draws an alias. However many callers, here and in other
 // processes, want a link for one URL at the same time, they all get the same link, and created is
-// true for one of them. If want has a start, a password or MaxOpens, only a link with the same three
-// will do, and the index does not name the new link.
+// true for one of them. If want has a start, a password or MaxOpens, only a link with the same
+// three will do, and the index does not name the new link.
 //
 // A scheduled link counts as live in all of this.
 //

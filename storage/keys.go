@@ -188,8 +188,8 @@ func (k *Keys) forget(hash string) {
 	delete(k.cached, hash)
 }
 
-// doubt evicts all keys. One may have been read while polls failed, between the announcement that it
-// is revoked, which the next poll may not read any more, and the revocation.
+// doubt evicts all keys. One may have been read while polls failed, between the announcement that
+// it is revoked, which the next poll may not read any more, and the revocation.
 func (k *Keys) doubt() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -480,8 +480,8 @@ func TestAKeyThatIsRevokedWhileItIsRead(t *testing.T) {
 	r.wantKey(s, key, access.ErrUnknownKey, 1)
 }
 
-// A process that has not polled for half an hour reads a key while polls fail, after it was announced
-// that the key is revoked. Its next poll does not look so far back.
+// A process that has not polled for half an hour reads a key while polls fail, after it was
+// announced that the key is revoked. Its next poll does not look so far back.
 func TestAKeyThatIsReadWhileItIsRevoked(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -31,8 +31,8 @@ func ownerKey(l link.Link) string {
 	return fmt.Sprintf("%010d|%s", 9999999999-l.CreatedAt.Unix(), l.Name)
 }
 
-// listedName returns the name of the link that the key of a row leads to. Rows of other programs may
-// have any key.
+// listedName returns the name of the link that the key of a row leads to. Rows of other programs
+// may have any key.
 func listedName(key string) (link.Name, bool) {
 	_, name, _ := strings.Cut(key, "|")
 	return link.ParseName(name)

@@ -139,7 +139,7 @@ func (c *Count) click(k *Click, room bool) (grown int) {
 			continue
 		}
 		if n := c.name(Dimension(d), name, 1, room); n > 0 {
-			// It may be a part of a header or a query, which may be large and must not stay in memory.
+			// It may be a part of a large header or query, which must not stay in memory.
 			if added := &c.Names[d][len(c.Names[d])-1]; d == int(Referrers) || d == int(Sources) {
 				added.Name = strings.Clone(added.Name)
 			}

@@ -34,8 +34,8 @@ type Writer struct {
 	json   *jsontext.Encoder
 }
 
-// NewWriter returns a Writer that writes to w, with the short URLs of rules. CSV is
-// buffered until Flush. It has the column names even if there is no record. For a spreadsheet, it begins with a
+// NewWriter returns a Writer that writes to w, with the short URLs of rules. CSV is buffered until
+// Flush. It has the column names even if there is no record. For a spreadsheet, it begins with a
 // line that names the separator: without that line, some spreadsheets split at semicolons, and then
 // a field may begin anywhere in a title or a long URL.
 func NewWriter(w io.Writer, f Format, rules link.Rules, forSpreadsheet bool) *Writer {

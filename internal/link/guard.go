@@ -25,8 +25,8 @@ var ErrMaxOpens error = &InvalidError{FieldMaxOpens, fmt.Sprintf(
 type Guard struct {
 	// Password is the hash of the link's password, as access.Passwords makes it; "": none.
 	Password string
-	// MaxOpens is how often the link leads anywhere, and OpensLeft how often it still does. Zero: no
-	// limit.
+	// MaxOpens is how often the link leads anywhere, and OpensLeft how often it still does. Zero:
+	// no limit.
 	MaxOpens, OpensLeft int
 	// EndKept is the end that a link had before it was used up. Zero: it had none, or it is not
 	// used up.

@@ -23,7 +23,8 @@ type Link struct {
 	StatusCode int       // of its redirects: 301, 302, 307 or 308; zero means 302
 	Forward    Forward   // what redirects append to where they lead
 	// Rules say where the link leads for some of its visitors, in the order in which they are
-	// tried. It leads to LongURL where none of them holds. Others may share them: they never change.
+	// tried. It leads to LongURL where none of them holds. Others may share them: they never
+	// change.
 	Rules    []TargetRule
 	Disabled bool
 	Owner    string // "": nobody

@@ -215,8 +215,8 @@ func manifest(root string) markup {
 	return fill(`<link rel="manifest" href="{{.Root}}manage/manifest.webmanifest">`+"\n", "Root", root)
 }
 
-// OpenSearch returns the description of the site by which browsers open an alias that somebody types
-// (OpenSearch 1.1). Its short name may have 16 characters.
+// OpenSearch returns the description of the site by which browsers open an alias that somebody
+// types (OpenSearch 1.1). Its short name may have 16 characters.
 func (s Site) OpenSearch() []byte {
 	name := []rune(s.Name)
 	return []byte(fill(`<?xml version="1.0" encoding="UTF-8"?>

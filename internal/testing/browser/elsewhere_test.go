@@ -339,8 +339,8 @@ func TestManageImportAndExport(t *testing.T) {
 	look(t, p, "manage-import-narrow")
 }
 
-// The table of results says what links lack, without being asked to show all lines. So does the file
-// of the results.
+// The table of results says what links lack, without being asked to show all lines. So does the
+// file of the results.
 func TestManageImportLeavesBehind(t *testing.T) {
 	t.Parallel()
 	s := serve(t)

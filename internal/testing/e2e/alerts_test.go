@@ -49,7 +49,8 @@ func rules(t *testing.T) (all []alert) {
 }
 
 // phase is telemetry of a time. Its last item arrived so long ago, and time ran so much faster
-// before that: nobody waits for hours in a test. Each item stands for so many, but for one by default.
+// before that: nobody waits for hours in a test. Each item stands for so many, but for one by
+// default.
 type phase struct {
 	items  []ingest.Item
 	ago    time.Duration

@@ -28,9 +28,9 @@ import (
 	"tiney/internal/tools/pack"
 )
 
-// All tests share one Azurite and one app. The app is laid out as for a deployment. Unless tests are
-// to be short, its executable is built with the race detector, which needs a C compiler. These tests
-// themselves do without.
+// All tests share one Azurite and one app. The app is laid out as for a deployment. Unless tests
+// are to be short, its executable is built with the race detector, which needs a C compiler. These
+// tests themselves do without.
 var (
 	emulator azurite.Ports
 	app      string

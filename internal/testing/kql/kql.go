@@ -68,8 +68,8 @@ func Check(root string, queries []Query) (checked []Checked, err error) {
 // 1970.
 type Row map[string]any
 
-// Evaluate returns the rows that each query selects of tables, at a time. It knows the operators and
-// functions that the alerts use, and refuses others. root is the project's folder.
+// Evaluate returns the rows that each query selects of tables, at a time. It knows the operators
+// and functions that the alerts use, and refuses others. root is the project's folder.
 func Evaluate(root string, queries []Query, now time.Time, tables map[string][]Row) (rows [][]Row,
 	err error) {
 	var results []struct{ Rows []Row }

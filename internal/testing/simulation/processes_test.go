@@ -4,11 +4,11 @@
 // whether the service keeps its promises.
 //
 // Clients, some of them owners, shorten a few URLs, so that they collide. They follow, edit,
-// delete, restore, claim and import the links, and renew their keys. Owners let links be opened only
-// so often, and clients open them. Members of a team hand links over to it and take them back. An
-// admin gives links to other owners, takes them down, and blocks their hosts. Reapers run as well.
-// Meanwhile, storage calls fail, lose their responses or arrive late, nodes are killed and stopped,
-// storage is cut off, and time passes. Then the checks follow:
+// delete, restore, claim and import the links, and renew their keys. Owners let links be opened
+// only so often, and clients open them. Members of a team hand links over to it and take them back.
+// An admin gives links to other owners, takes them down, and blocks their hosts. Reapers run as
+// well. Meanwhile, storage calls fail, lose their responses or arrive late, nodes are killed and
+// stopped, storage is cut off, and time passes. Then the checks follow:
 //
 //   - Porcupine checks the history of each URL and of each link against a model.
 //   - No list may have missed a link that its owner had all the time.

@@ -44,7 +44,7 @@ image: ## write the container image to build/image, for linux/amd64 and linux/ar
 SLOW = tiney/internal/testing/browser tiney/internal/tools/pack
 
 test: azurite kql oidcprovider useragents openapi mcp internal/tools/country/node_modules/.installed ## run the tests, in about three minutes; `make check` runs all of them
-	@go test -short -p 3 -parallel 8 -timeout 10m $$(go list ./... | grep -vx $(SLOW:%=-e %))
+	@go test -short -parallel 8 -timeout 10m $$(go list ./... | grep -vx $(SLOW:%=-e %))
 
 # A warning fails, too: BCP081 is a type that does not exist, which would end each deployment.
 lint: ## compile and lint the Bicep files, if bicep or az bicep is there; warnings fail

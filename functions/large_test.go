@@ -17,6 +17,7 @@ import (
 	"tiney/functions"
 	"tiney/internal/access"
 	"tiney/internal/testing/teststore"
+	"tiney/internal/testing/testutil"
 )
 
 // upload begins a call of who with a body of which nothing arrives. send sends more of the body.
@@ -163,9 +164,7 @@ func TestSlowUploads(t *testing.T) {
 
 // The time limit holds on a connection too, and a response comes before it is closed.
 func TestHeldUploadOnAConnection(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for seconds")
-	}
+	testutil.NotShort(t)
 	r := newRig(t, func(c *functions.Config) { c.HostAddress = "" })
 	r.as("ann", "GET", "/api/me", "") // makes the key
 	s := httptest.NewServer(r)

@@ -14,14 +14,13 @@ import (
 
 	"tiney/internal/testing/azurite"
 	"tiney/internal/testing/freeport"
+	"tiney/internal/testing/testutil"
 )
 
 // TestBackup runs the steps of the nightly backup, with a stub of az that keeps the blob in a file.
 // The export comes from one emulator, and the restore goes into another.
 func TestBackup(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make check runs it")
-	}
+	testutil.NotShort(t)
 	workflow := read(t, "../.github/workflows/backup.yml")
 	named := func(name string) string {
 		return step(t, workflow, `^      - name: `+name+`\n        env:\n(?:          .*\n)+`)

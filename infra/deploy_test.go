@@ -32,6 +32,7 @@ import (
 
 	"tiney/internal/testing/azurite"
 	"tiney/internal/testing/freeport"
+	"tiney/internal/testing/testutil"
 )
 
 const (
@@ -1042,9 +1043,7 @@ func TestDeployDNSRecords(t *testing.T) {
 // unpacked and run unchanged, on Azurite. The version that deploy.sh expects must be the one that
 // the build gives.
 func TestDeployRealPackage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make check runs it")
-	}
+	testutil.NotShort(t)
 	d := newDeployer(t)
 	tree, err := filepath.Abs("..")
 	d.do(err)

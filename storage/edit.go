@@ -261,7 +261,8 @@ func (e *editing) finish(ctx context.Context, was, next linkRow, m move) {
 		}
 		return err != nil
 	}
-	if !next.ExpiresAt.Equal(was.ExpiresAt) && was.ExpiresAt.After(e.s.config.Now().Add(link.MinTTL)) {
+	if !next.ExpiresAt.Equal(was.ExpiresAt) &&
+		was.ExpiresAt.After(e.s.config.Now().Add(link.MinTTL)) {
 		// The delete carries an ETag that was known before the link was written: if another edit
 		// has given the link this end again, the row has another ETag by now. A row that is due, or
 		// nearly due, is left. A reaper may have deleted what leads to the link and then crashed,

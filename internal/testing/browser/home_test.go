@@ -637,8 +637,8 @@ func TestFormsOfOtherWebsites(t *testing.T) {
 			var service atomic.Pointer[httputil.ReverseProxy]
 			front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
 				r *http.Request) {
-				// The service responds without waiting for the body. Then a Go server drops the rest,
-				// which ReverseProxy would still send.
+				// The service responds without waiting for the body. Then a Go server drops the
+				// rest, which ReverseProxy would still send.
 				body, _ := io.ReadAll(r.Body)
 				r.Body = io.NopCloser(bytes.NewReader(body))
 				service.Load().ServeHTTP(w, r)

@@ -174,7 +174,7 @@ var faults = map[string]struct {
 // TestAlertsFire makes the fault of each alert happen, and finds the alert's query above its
 // threshold in what the service has sent of it.
 func TestAlertsFire(t *testing.T) {
-	notShort(t)
+	testutil.NotShort(t)
 	t.Parallel()
 	alerts := map[string]alert{}
 	for _, a := range rules(t) {
@@ -202,7 +202,7 @@ func TestAlertsFire(t *testing.T) {
 
 // No alert fires while all is well.
 func TestAlertsAreQuiet(t *testing.T) {
-	notShort(t)
+	testutil.NotShort(t)
 	t.Parallel()
 	s, e, setting := newMonitoredSite(t)
 	p := s.standalone(emulator.ConnectionString(), setting, "CLICKS_FLUSH_SECONDS=1")

@@ -92,7 +92,7 @@ func (e endless) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // An export of many links takes no more memory than one of few, and has all of them.
 func TestExportOfManyLinks(t *testing.T) {
-	notShort(t)
+	testutil.NotShort(t)
 	executable := filepath.Join(deploy(t), "handler")
 	exported := func(links int) (peak int) {
 		tables := httptest.NewServer(endless{links})

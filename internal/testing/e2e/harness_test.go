@@ -98,13 +98,6 @@ type site struct {
 	app  string // the folder of the app
 }
 
-// notShort leaves a test to make check.
-func notShort(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make check runs it")
-	}
-}
-
 // deploy returns the folder of the app as it is deployed, without the race detector, which would
 // multiply its use of memory.
 func deploy(t *testing.T) string {

@@ -18,7 +18,7 @@ import (
 )
 
 func TestMemoryIsBounded(t *testing.T) {
-	notShort(t)
+	testutil.NotShort(t)
 	s := newSite(t)
 	s.app = deploy(t)
 	s.PutLink(link.Link{Name: "warm", LongURL: "https://example.com/warm"})
@@ -92,7 +92,7 @@ func TestMemoryIsBounded(t *testing.T) {
 // However many imports and bulk requests come at once, only a few run at a time. The others
 // get a Retry-After.
 func TestManyLargeCallsTakeLittleMemory(t *testing.T) {
-	notShort(t)
+	testutil.NotShort(t)
 	const many = 60 // more would take the race detector longer than a body may take
 	var lines, links strings.Builder
 	path := strings.Repeat("x", 3850)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tiney/internal/testing/faultproxy"
+	"tiney/internal/testing/testutil"
 )
 
 // Within 15 seconds after a link is disabled on one process, it is gone on the others. Within the
@@ -18,7 +19,7 @@ import (
 // Both hold in each of 1,000 cases, whether or not the others had it cached, while all of them are
 // busy.
 func TestChangesArriveAtLoad(t *testing.T) {
-	needsProcesses(t)
+	testutil.NotShort(t)
 	t.Parallel()
 	r, end := newRound(t, setup{nodes: 3, env: []string{"NODE_CHANGES=5"}}) // the default
 	defer end()

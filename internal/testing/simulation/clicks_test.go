@@ -15,6 +15,7 @@ import (
 
 	"tiney/internal/clicks"
 	"tiney/internal/testing/faultproxy"
+	"tiney/internal/testing/testutil"
 )
 
 // browser is the User-Agent that all clients send.
@@ -158,7 +159,7 @@ func (r *round) checkTotals(saved map[string]int64) {
 // Three processes count clicks on a few links and roll them up. Meanwhile, their calls fail or
 // arrive late, and the processes are killed and stopped.
 func TestClicksAreExact(t *testing.T) {
-	needsProcesses(t)
+	testutil.NotShort(t)
 	t.Parallel()
 	const links = 5
 	var c tally

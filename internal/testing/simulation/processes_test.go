@@ -43,6 +43,7 @@ import (
 	"tiney/internal/testing/azurite"
 	"tiney/internal/testing/faultproxy"
 	"tiney/internal/testing/rawtables"
+	"tiney/internal/testing/testutil"
 )
 
 var (
@@ -94,15 +95,8 @@ func (c *tally) String() string {
 		c.unchecked.Load())
 }
 
-// needsProcesses keeps a test with processes out of `make test`.
-func needsProcesses(t *testing.T) {
-	if testing.Short() {
-		t.Skip("of processes: make check runs it")
-	}
-}
-
 func TestHistories(t *testing.T) {
-	needsProcesses(t)
+	testutil.NotShort(t)
 	first := *seed
 	if first == 0 {
 		first = uint64(time.Now().UnixNano())

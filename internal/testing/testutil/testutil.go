@@ -17,6 +17,14 @@ import (
 	"time"
 )
 
+// NotShort leaves a slow test to make check.
+func NotShort(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("slow: make check runs it")
+	}
+}
+
 // Eventually waits until condition holds, and fails the test if it does not within two minutes.
 func Eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
